@@ -1,0 +1,458 @@
+#include "config/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PARSE_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
+
+static pthread_once_t seed_once = PTHREAD_ONCE_INIT;
+
+static void seed(void)
+{
+    json_object_seed(0);
+}
+
+/* Where nesting first exceeds the bound; n if it does not. Knows strings and brackets only:
+ * whatever else is wrong with the text, jansson's recursion goes no deeper than what is counted
+ * here. */
+static size_t too_deep_at(const char *s, size_t n)
+{
+    int depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        switch (s[i]) {
+        case '"':
+            for (i++; i < n && s[i] != '"'; i++)
+                i += s[i] == '\\';
+            break;
+        case '[':
+        case '{':
+            if (++depth > TR_JSON_MAX_DEPTH)
+                return i;
+            break;
+        case ']':
+        case '}':
+            depth--;
+            break;
+        default:
+            break;
+        }
+    }
+    return n;
+}
+
+/* file is NULL for bytes that came from elsewhere. */
+static int parse(struct json_t **ret, const char *bytes, size_t n, const char *file,
+                 struct tr_err *err)
+{
+    int code = file ? TR_EFORMAT : TR_EINVAL;
+    const char *sep = file ? ": " : "";
+    if (!file)
+        file = "";
+    size_t deep = too_deep_at(bytes, n);
+    if (deep < n)
+        return tr_err_set(err, code, NULL, "%s%sinvalid JSON: nested deeper than %d at byte %zu",
+                          file, sep, TR_JSON_MAX_DEPTH, deep);
+    pthread_once(&seed_once, seed);
+    json_error_t e;
+    struct json_t *doc = json_loadb(bytes, n, PARSE_FLAGS, &e);
+    if (!doc && *sep && json_error_code(&e) == json_error_numeric_overflow)
+        doc = json_loadb(bytes, n, PARSE_FLAGS | JSON_DECODE_INT_AS_REAL, &e);
+    if (!doc) {
+        if (json_error_code(&e) == json_error_out_of_memory)
+            return tr_err_set(err, TR_ENOMEM, NULL, "%s%sout of memory", file, sep);
+        /* jansson quotes the input after " near '": that part is not ours to repeat. */
+        char *near = strstr(e.text, " near '");
+        if (near)
+            *near = '\0';
+        return tr_err_set(err, code, NULL, "%s%sinvalid JSON at line %d, column %d (byte %d): %s",
+                          file, sep, e.line, e.column, e.position, e.text);
+    }
+    *ret = doc;
+    return 0;
+}
+
+int tr_json_parse(struct json_t **ret, const void *bytes, size_t n, struct tr_err *err)
+{
+    return parse(ret, bytes, n, NULL, err);
+}
+
+static int read_fd(int fd, const char *file, size_t max_bytes, struct tr_buf *b, struct tr_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return tr_err_set(err, TR_EIO, NULL, "%s: %s", file, strerror(errno));
+    if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+        return tr_err_set(err, TR_EIO, NULL, "%s: not a regular file", file);
+    /* One byte more than the file holds, so that the end is seen without growing. */
+    size_t room = 1 + (st.st_size > 0 ? TR_MIN((size_t)st.st_size, max_bytes) : 4096);
+    for (;;) {
+        char *p = tr_buf_reserve(b, room);
+        if (!p)
+            return tr_err_set(err, TR_ENOMEM, NULL, "%s: out of memory", file);
+        ssize_t got = read(fd, p, room);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return tr_err_set(err, TR_EIO, NULL, "%s: %s", file, strerror(errno));
+        if (got == 0)
+            return 0;
+        b->len += (size_t)got;
+        if (b->len > max_bytes)
+            return tr_err_set(err, TR_EFORMAT, NULL, "%s: larger than %zu bytes", file, max_bytes);
+        room = 4096;
+    }
+}
+
+int tr_json_read(struct json_t **ret, const char *file, size_t max_bytes, struct tr_err *err)
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return tr_err_set(err, TR_EIO, NULL, "%s: %s", file, strerror(errno));
+    struct tr_buf b = {0};
+    int r = read_fd(fd, file, max_bytes, &b, err);
+    close(fd);
+    if (r == 0)
+        r = parse(ret, b.data, b.len, file, err);
+    tr_buf_done(&b);
+    return r;
+}
+
+struct json_t *tr_json_free(struct json_t *doc)
+{
+    json_decref(doc);
+    return NULL;
+}
+
+struct tr_json tr_json_root(struct json_t *doc, const char *file)
+{
+    return (struct tr_json){.node = doc, .key = file, .key_bytes = file ? strlen(file) : 0};
+}
+
+struct tr_json tr_json_get(const struct tr_json *object, const char *key)
+{
+    size_t n = strlen(key);
+    return (struct tr_json){
+        .node = json_object_getn(object->node, key, n), .up = object, .key = key, .key_bytes = n};
+}
+
+struct tr_json tr_json_at(const struct tr_json *array, size_t i)
+{
+    return (struct tr_json){.node = json_array_get(array->node, i), .up = array, .index = i};
+}
+
+bool tr_json_next(const struct tr_json *object, void **iter, struct tr_json *ret)
+{
+    *iter = *iter ? json_object_iter_next(object->node, *iter) : json_object_iter(object->node);
+    if (!*iter)
+        return false;
+    *ret = (struct tr_json){.node = json_object_iter_value(*iter),
+                            .up = object,
+                            .key = json_object_iter_key(*iter),
+                            .key_bytes = json_object_iter_key_len(*iter)};
+    return true;
+}
+
+enum tr_json_type tr_json_type(const struct tr_json *v)
+{
+    if (!v->node)
+        return TR_JSON_ABSENT;
+    switch (json_typeof(v->node)) {
+    case JSON_OBJECT:
+        return TR_JSON_OBJECT;
+    case JSON_ARRAY:
+        return TR_JSON_ARRAY;
+    case JSON_STRING:
+        return TR_JSON_STRING;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return TR_JSON_NUMBER;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return TR_JSON_BOOL;
+    case JSON_NULL:
+    default:
+        return TR_JSON_NULL;
+    }
+}
+
+bool tr_json_given(const struct tr_json *v)
+{
+    return v->node && !json_is_null(v->node);
+}
+
+size_t tr_json_size(const struct tr_json *v)
+{
+    return json_is_array(v->node) ? json_array_size(v->node) : json_object_size(v->node);
+}
+
+/* Appends "a.b[3]"; keys can be anything, so only printable ASCII of them passes. */
+static void add_path(struct tr_buf *b, const struct tr_json *v)
+{
+    if (!v->up)
+        return;
+    add_path(b, v->up);
+    if (!v->key) {
+        tr_buf_addf(b, "[%zu]", v->index);
+        return;
+    }
+    if (b->len)
+        tr_buf_addc(b, '.');
+    for (size_t i = 0; i < TR_MIN(v->key_bytes, 64); i++)
+        tr_buf_addc(b, v->key[i] >= 0x20 && v->key[i] < 0x7f ? v->key[i] : '?');
+}
+
+static const struct tr_json *root_of(const struct tr_json *v)
+{
+    while (v->up)
+        v = v->up;
+    return v;
+}
+
+int tr_json_fail(const struct tr_json *v, struct tr_err *err, const char *fmt, ...)
+{
+    const char *file = root_of(v)->key;
+    int code = file ? TR_EFORMAT : TR_EINVAL;
+    char msg[384];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    struct tr_buf text = {0}, path = {0};
+    if (file)
+        tr_buf_addf(&text, "%s: ", file);
+    add_path(&path, v);
+    if (path.len)
+        tr_buf_addf(&text, "%s: ", path.data);
+    tr_buf_adds(&text, msg);
+    if (path.oom || text.oom)
+        code = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    else
+        tr_err_set(err, code, path.data, "%s", text.data);
+    tr_buf_done(&path);
+    tr_buf_done(&text);
+    return code;
+}
+
+static const char *const type_names[] = {
+    [TR_JSON_ABSENT] = "nothing", [TR_JSON_NULL] = "null",     [TR_JSON_BOOL] = "boolean",
+    [TR_JSON_NUMBER] = "number",  [TR_JSON_STRING] = "string", [TR_JSON_ARRAY] = "array",
+    [TR_JSON_OBJECT] = "object"};
+
+static int wrong_type(const struct tr_json *v, const char *want, struct tr_err *err)
+{
+    if (!v->node)
+        return tr_json_fail(v, err, "missing (expected %s)", want);
+    return tr_json_fail(v, err, "expected %s, found %s", want, type_names[tr_json_type(v)]);
+}
+
+int tr_json_expect(const struct tr_json *v, enum tr_json_type type, struct tr_err *err)
+{
+    return tr_json_type(v) == type ? 0 : wrong_type(v, type_names[type], err);
+}
+
+int tr_json_as_int(const struct tr_json *v, int64_t min, int64_t max, int64_t *ret,
+                   struct tr_err *err)
+{
+    int64_t x;
+    if (json_is_integer(v->node)) {
+        x = json_integer_value(v->node);
+    } else if (json_is_real(v->node)) {
+        double d = json_real_value(v->node);
+        if (d != floor(d))
+            return tr_json_fail(v, err, "expected integer, found a fraction");
+        /* A cast is defined only inside these bounds. */
+        if (d < -0x1p63 || d >= 0x1p63)
+            return tr_json_fail(v, err, "must be from %lld to %lld", (long long)min,
+                                (long long)max);
+        x = (int64_t)d;
+    } else {
+        return wrong_type(v, "integer", err);
+    }
+    if (x < min || x > max)
+        return tr_json_fail(v, err, "must be from %lld to %lld", (long long)min, (long long)max);
+    *ret = x;
+    return 0;
+}
+
+int tr_json_as_double(const struct tr_json *v, double min, double max, double *ret,
+                      struct tr_err *err)
+{
+    if (!json_is_number(v->node))
+        return wrong_type(v, "number", err);
+    double d = json_number_value(v->node);
+    if (!(d >= min && d <= max))
+        return tr_json_fail(v, err, "must be from %g to %g", min, max);
+    *ret = d;
+    return 0;
+}
+
+int tr_json_as_bool(const struct tr_json *v, bool *ret, struct tr_err *err)
+{
+    if (!json_is_boolean(v->node))
+        return wrong_type(v, "boolean", err);
+    *ret = json_is_true(v->node);
+    return 0;
+}
+
+int tr_json_as_string(const struct tr_json *v, const char **ret, size_t *ret_n, struct tr_err *err)
+{
+    if (!json_is_string(v->node))
+        return wrong_type(v, "string", err);
+    const char *s = json_string_value(v->node);
+    size_t n = json_string_length(v->node);
+    if (ret_n)
+        *ret_n = n;
+    else if (memchr(s, '\0', n))
+        return tr_json_fail(v, err, "must not hold a NUL character");
+    *ret = s;
+    return 0;
+}
+
+int tr_json_int(const struct tr_json *object, const char *key, int64_t min, int64_t max,
+                int64_t *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_as_int(&v, min, max, ret, err);
+}
+
+int tr_json_double(const struct tr_json *object, const char *key, double min, double max,
+                   double *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_as_double(&v, min, max, ret, err);
+}
+
+int tr_json_bool(const struct tr_json *object, const char *key, bool *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_as_bool(&v, ret, err);
+}
+
+int tr_json_string(const struct tr_json *object, const char *key, const char **ret, size_t *ret_n,
+                   struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_as_string(&v, ret, ret_n, err);
+}
+
+static int member(const struct tr_json *object, const char *key, enum tr_json_type type,
+                  struct tr_json *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    int r = tr_json_expect(&v, type, err);
+    if (r == 0)
+        *ret = v;
+    return r;
+}
+
+int tr_json_array(const struct tr_json *object, const char *key, struct tr_json *ret,
+                  struct tr_err *err)
+{
+    return member(object, key, TR_JSON_ARRAY, ret, err);
+}
+
+int tr_json_object(const struct tr_json *object, const char *key, struct tr_json *ret,
+                   struct tr_err *err)
+{
+    return member(object, key, TR_JSON_OBJECT, ret, err);
+}
+
+int tr_json_opt_int(const struct tr_json *object, const char *key, int64_t min, int64_t max,
+                    int64_t *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_given(&v) ? tr_json_as_int(&v, min, max, ret, err) : 0;
+}
+
+int tr_json_opt_double(const struct tr_json *object, const char *key, double min, double max,
+                       double *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_given(&v) ? tr_json_as_double(&v, min, max, ret, err) : 0;
+}
+
+int tr_json_opt_bool(const struct tr_json *object, const char *key, bool *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_given(&v) ? tr_json_as_bool(&v, ret, err) : 0;
+}
+
+int tr_json_opt_string(const struct tr_json *object, const char *key, const char **ret,
+                       size_t *ret_n, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    return tr_json_given(&v) ? tr_json_as_string(&v, ret, ret_n, err) : 0;
+}
+
+static int opt_member(const struct tr_json *object, const char *key, enum tr_json_type type,
+                      struct tr_json *ret, struct tr_err *err)
+{
+    struct tr_json v = tr_json_get(object, key);
+    if (tr_json_given(&v))
+        return member(object, key, type, ret, err);
+    v.node = NULL;
+    *ret = v;
+    return 0;
+}
+
+int tr_json_opt_array(const struct tr_json *object, const char *key, struct tr_json *ret,
+                      struct tr_err *err)
+{
+    return opt_member(object, key, TR_JSON_ARRAY, ret, err);
+}
+
+int tr_json_opt_object(const struct tr_json *object, const char *key, struct tr_json *ret,
+                       struct tr_err *err)
+{
+    return opt_member(object, key, TR_JSON_OBJECT, ret, err);
+}
+
+/* Bytes of the UTF-8 character at s (n >= 1 bytes left), 0 if there is none. */
+static size_t utf8_length(const unsigned char *s, size_t n)
+{
+    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+    if (len == 0 || s[0] > 0xF4 || len > n)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return len;
+}
+
+void tr_json_quote(struct tr_buf *b, const char *s, size_t n)
+{
+    tr_buf_addc(b, '"');
+    size_t done = 0; /* everything before is written */
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        size_t len = utf8_length((const unsigned char *)s + i, n - i);
+        if (len > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+            i += len;
+            continue;
+        }
+        tr_buf_add(b, s + done, i - done);
+        if (len == 0)
+            tr_buf_adds(b, "\xEF\xBF\xBD");
+        else if (c == '"' || c == '\\')
+            tr_buf_addf(b, "\\%c", c);
+        else if (c == '\n')
+            tr_buf_adds(b, "\\n");
+        else
+            tr_buf_addf(b, "\\u%04x", c);
+        done = ++i;
+    }
+    tr_buf_add(b, s + done, n - done);
+    tr_buf_addc(b, '"');
+}

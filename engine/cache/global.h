@@ -1,0 +1,24 @@
+/*
+ * The cache of the global layers: full causal prefix, keys stored UNROTATED; no position enters,
+ * nothing is dropped while the sequence lives. Nothing here knows of rotation.
+ */
+#ifndef TR_ENGINE_CACHE_GLOBAL_H
+#define TR_ENGINE_CACHE_GLOBAL_H
+
+#include "engine/cache/layout.h"
+
+struct tr_global_page;
+
+struct tr_global_table {
+    struct tr_global_page **pages; /* [n]; pages[i] covers positions from i * page_tokens */
+    void **data;                   /* [n] */
+    int n, cap;
+};
+
+void tr_global_write(const struct tr_kv_layout *l, const struct tr_global_table *t, int layer,
+                     int head, int64_t pos, const float *k, const float *v);
+/* q->window is ignored: every key up to the token's own. */
+void tr_global_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l,
+                      const struct tr_global_table *t, struct tr_kv_query *q, void *scratch);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * How keys and values lie in one page's memory; the same arithmetic for both kinds of page.
+ *
+ * A page holds `page_tokens` consecutive positions for every layer of its kind. Per layer and KV
+ * head: first the keys in sub-blocks of 16, transposed ([head_dim][16]: sixteen scores come out in
+ * one vector), then the values
+ * ([position][head_dim]). Pages are cut at multiples of page_tokens, so a sub-block never straddles
+ * two.
+ */
+#ifndef TR_ENGINE_CACHE_LAYOUT_H
+#define TR_ENGINE_CACHE_LAYOUT_H
+
+#include "engine/kernels/kernels.h"
+
+struct tr_kv_layout {
+    enum tr_kv_type type;
+    int page_tokens; /* power of two, 16..256 */
+    int n_layers;    /* layers of the kind */
+    int n_kv_heads;
+    int head_dim;
+    size_t sub_k_bytes; /* one key sub-block */
+    size_t sub_v_bytes; /* sixteen value rows */
+    size_t head_bytes;  /* one layer and head: keys, then values */
+    size_t page_bytes;  /* n_layers * n_kv_heads * head_bytes */
+};
+
+void tr_kv_layout_init(struct tr_kv_layout *l, enum tr_kv_type type, int page_tokens, int n_layers,
+                       int n_kv_heads, int head_dim);
+
+/* The key and value sub-block that holds slot `slot` (position % page_tokens, rounded down to 16)
+ * of a page. */
+static inline char *tr_kv_keys(const struct tr_kv_layout *l, void *page, int layer, int head,
+                               int slot)
+{
+    return (char *)page + ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
+           (size_t)(slot / TR_ATTN_SUB) * l->sub_k_bytes;
+}
+
+static inline char *tr_kv_values(const struct tr_kv_layout *l, void *page, int layer, int head,
+                                 int slot)
+{
+    return (char *)page + ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
+           (size_t)(l->page_tokens / TR_ATTN_SUB) * l->sub_k_bytes +
+           (size_t)(slot / TR_ATTN_SUB) * l->sub_v_bytes;
+}
+
+/* Stores one key and one value row [head_dim] at a slot, and reads them back as floats. */
+void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
+               const float *k, const float *v);
+void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int head, int slot,
+               float *k, float *v);
+
+/* Attention of `m` query rows of one KV head over the keys at positions [lo, hi) that lie in the
+ * pages data[i], the i-th covering positions from (first_page + i) * page_tokens. Blocks of 64 keys
+ * and pieces of 2048, both cut at absolute positions, merged in order: the result depends on (q,
+ * keys, lo, hi) alone. q        [n_tokens][group][head_dim]: `group` query heads share the KV head
+ *   n_tokens consecutive positions pos0, pos0+1, …: token t sees [max(0, pos0 + t - window + 1),
+ * pos0 + t] window   INT64_MAX = no window o        [n_tokens][group][head_dim] scratch
+ * tr_kv_attend_scratch(n_tokens * group, head_dim) bytes
+ */
+struct tr_kv_query {
+    const float *q;
+    float *o;
+    int n_tokens, group;
+    int64_t pos0;
+    int64_t window;
+    int layer, head; /* the layer's index within its kind */
+};
+size_t tr_kv_attend_scratch(int rows, int head_dim);
+void tr_kv_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l, void *const *data,
+                  int64_t first_page, const struct tr_kv_query *query, void *scratch);
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * A checkpoint's weights, bound once: names and shapes are checked here, after which only pointers
+ * are used.
+ */
+#ifndef TR_ENGINE_CHECKPOINT_WEIGHTS_H
+#define TR_ENGINE_CHECKPOINT_WEIGHTS_H
+
+#include "engine/checkpoint/config.h"
+#include "engine/kernels/kernels.h"
+#include "engine/kernels/pool.h"
+
+struct tr_vocab_source;
+
+/* y = Wdown(silu(Wgate x) * Wup x): a dense MLP, the shared expert, or one expert. */
+struct tr_mlp {
+    struct tr_matrix gate, up; /* [width][d] */
+    struct tr_matrix down;     /* [d][width] */
+};
+
+struct tr_layer {
+    const float *input_norm;      /* [d] before attention */
+    const float *post_attn_norm;  /* [d] on the attention branch, before the residual sum */
+    const float *pre_mlp_norm;    /* [d] */
+    const float *post_mlp_norm;   /* [d] on the MLP branch, before the residual sum */
+    const float *q_norm, *k_norm; /* [head_dim], shared by all heads */
+    struct tr_matrix q, k, v;     /* [H*D][d], [K*D][d], [K*D][d] */
+    struct tr_matrix gate;        /* [H*D][d]: the attention gate, self_attn.gate_proj */
+    struct tr_matrix o;           /* [d][H*D] */
+    struct tr_mlp mlp;            /* dense MLP, or the shared expert (gate.n == 0: none) */
+    /* MoE layers only (experts != NULL): */
+    const float *router_f32;     /* [E][d]; or NULL and */
+    const uint16_t *router_bf16; /* [E][d], if every value is exactly bf16 */
+    const float *expert_bias;    /* [E] fp32, selection only */
+    struct tr_mlp *experts;      /* [E] */
+};
+
+struct tr_weights {
+    struct tr_model_config config;
+    struct tr_layer *layers;  /* [n_layers] */
+    const float *final_norm;  /* [d] */
+    struct tr_matrix head;    /* [V][d] */
+    enum tr_wtype embed_type; /* of the embedding table, rows in file format */
+    const void *embed;        /* [V] rows of tr_file_row_bytes(embed_type, d) */
+    uint64_t n_params;
+    uint64_t file_bytes;     /* weights on disk */
+    uint64_t memory_bytes;   /* weights in memory: packed + what stays mapped and is read */
+    uint8_t fingerprint[16]; /* XXH3-128 over config, names, types and bytes */
+    char types[64];          /* "bf16", "q4_K+q6_K": types of the matrices, most bytes first */
+    char *warnings;          /* \n-separated: tensors and keys that are not used; "" = none */
+    struct tr_weights_store *store; /* owns all memory above */
+};
+
+struct tr_weights_options {
+    const char *path; /* folder or .gguf */
+    enum tr_weights_choice choice;
+    bool use_mmap;            /* false: nothing depends on the files after loading */
+    const char *packed_cache; /* NULL = none */
+    struct tr_pool *pool;     /* packs in parallel */
+    tr_progress_fn progress;
+    void *progress_arg;
+};
+
+/* Opens, checks every tensor's name, dtype and shape, packs. On failure err names file, tensor,
+ * expected, actual. */
+TR_NODISCARD int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *options,
+                                 struct tr_err *err);
+struct tr_weights *tr_weights_close(struct tr_weights *w); /* NULL ok; returns NULL */
+
+/* Row `id` of the embedding as floats [hidden_size]; not scaled. */
+void tr_weights_embed(const struct tr_weights *w, int32_t id, float *y);
+
+#endif

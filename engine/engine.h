@@ -1,0 +1,257 @@
+/*
+ * The public face of the engine: one loaded checkpoint, many jobs, one event callback.
+ *
+ * The server sees this header and engine/text/ (tokenizer, detokenizer, stop strings, chat
+ * template), nothing else. The engine knows no HTTP, never logs and never exits.
+ *
+ * Threads: tr_engine_open starts the engine thread (compute thread 0) and its helpers. submit,
+ * cancel, pause, resume, drain and stats may be called from any thread. Events are delivered on the
+ * engine thread, one at a time; their pointers are valid only during the call. The callback must
+ * not block and must not call back into the engine.
+ *
+ * Numeric contract: a job's tokens and logprobs depend on the job and the checkpoint and on nothing
+ * else (not on batch mates, chunking, page size, prefix reuse, preemption, or threads), bit for
+ * bit.
+ */
+#ifndef TR_ENGINE_ENGINE_H
+#define TR_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+
+#include "config/base.h"
+#include "config/err.h"
+
+struct tr_engine;
+struct tr_tokenizer;
+
+enum tr_kv_type { TR_KV_F32, TR_KV_BF16, TR_KV_Q8 };
+
+/* What `weights` may ask for: keep as stored, or convert at load. */
+enum tr_weights_choice {
+    TR_WEIGHTS_AUTO,
+    TR_WEIGHTS_F32,
+    TR_WEIGHTS_BF16,
+    TR_WEIGHTS_Q8_0,
+    TR_WEIGHTS_Q4_0
+};
+
+/* Ordered: a level includes those before it. */
+enum tr_isa { TR_ISA_GENERIC, TR_ISA_AVX2, TR_ISA_AVX512, TR_ISA_AMX, TR_ISA_AUTO };
+
+/* How far a load is: done and total bytes. Called on the thread that called tr_engine_open. */
+typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
+
+enum tr_finish {
+    TR_FINISH_NONE,     /* still running */
+    TR_FINISH_EOS,      /* an end-of-generation id of the checkpoint was sampled */
+    TR_FINISH_STOP_ID,  /* one of the job's stop ids was sampled */
+    TR_FINISH_LENGTH,   /* max_tokens reached, or the context is full */
+    TR_FINISH_CANCELED, /* tr_engine_cancel */
+    TR_FINISH_DEADLINE, /* the job's deadline passed, queued or running */
+    TR_FINISH_ERROR     /* the engine failed on this job; err says why */
+};
+
+struct tr_bias {
+    int32_t id;  /* token id */
+    float value; /* added to the logit */
+};
+
+/* How to choose the next token. Order of the filters: penalties and bias, allowed ids and bad
+ * words, temperature, top_k, typical_p, top_p, min_p, one draw. */
+struct tr_sampling {
+    float temperature;        /* 0 = argmax, lowest id on a tie */
+    int top_k;                /* 0 = off */
+    float top_p;              /* 1 = off; 0 = best token only */
+    float min_p;              /* 0 = off */
+    float typical_p;          /* 1 = off */
+    float presence_penalty;   /* per generated id that occurs, this choice only */
+    float frequency_penalty;  /* times the number of its occurrences, this choice only */
+    float repetition_penalty; /* 1 = off; prompt and generated; divides positive, multiplies
+                                 negative logits */
+    uint64_t seed;            /* the draw is a function of (seed, choice, position) */
+    struct tr_bias *bias;     /* owned by the job; ascending ids */
+    int n_bias;
+    int32_t *allowed; /* owned; ascending ids; n_allowed 0 = every id */
+    int n_allowed;
+    int32_t *bad_words; /* owned; sequences of ids, each preceded by its length */
+    int n_bad_words;    /* length of the array, not number of sequences */
+    int n_logprobs;     /* -1 none, 0 the chosen token's only, k the k best as well */
+};
+
+/* One request for `n` samples of one prompt. Made by malloc/calloc; tr_job_free frees it with all
+ * it owns. */
+struct tr_job {
+    int32_t *prompt; /* owned; n_prompt >= 1 ids, each in [0, vocab) */
+    int n_prompt;
+    int max_tokens; /* >= 0; what the context leaves is the other bound. 0: prompt logprobs only */
+    int min_tokens; /* end-of-generation and stop ids are masked before this many */
+    int n;          /* parallel samples, >= 1; choice indices 0..n-1 */
+    struct tr_sampling sampling;
+    int32_t *stop_ids; /* owned */
+    int n_stop_ids;
+    bool ignore_eos;
+    int prompt_logprobs; /* -1 none; k: the logprob of every prompt token after the first, and the k
+                            best */
+    int priority;        /* lower runs earlier, 0 default */
+    uint64_t tenant;     /* fairness key: hash of the API key, 0 = none */
+    uint64_t cache_salt[2]; /* prefix pages are shared only between equal salts */
+    bool cache_prompt;      /* false: neither reuse nor keep prefix pages */
+    int64_t deadline_ns;    /* CLOCK_MONOTONIC; 0 = none */
+    void *user;             /* handed back in every event */
+};
+
+struct tr_job *tr_job_free(struct tr_job *job); /* NULL ok; returns NULL */
+
+struct tr_top {
+    int32_t id;
+    float logprob; /* raw softmax (before bias, penalties, temperature, filters), >= -9999 */
+};
+
+/* What a job cost; complete in DONE. */
+struct tr_usage {
+    int prompt_tokens;
+    int completion_tokens; /* of all choices */
+    int cached_tokens;     /* prompt tokens whose keys and values were reused */
+    int64_t queue_ns;      /* submit to admission */
+    int64_t prefill_ns;    /* admission to the first token */
+    int64_t decode_ns;     /* first to last token */
+    int64_t decode_steps;  /* engine steps that made a token of this job */
+    int64_t batch_rows;    /* sum of rows of those steps: batch_rows / decode_steps = mean batch */
+    int64_t prefill_computed; /* prompt tokens run through the model, recomputation included */
+    int64_t preemptions;      /* times the job lost its pages and was recomputed */
+    int64_t draft_tokens;     /* proposed by speculation */
+    int64_t accepted_tokens;  /* of those, accepted */
+};
+
+enum tr_event_kind {
+    TR_EVENT_ADMITTED, /* left the queue; comes once, before anything else */
+    TR_EVENT_PROMPT, /* one prompt token's logprob (only if prompt_logprobs >= 0), in order, choice
+                        0 */
+    TR_EVENT_TOKEN,  /* one sampled token of one choice; an end token comes as TOKEN too, then
+                        CHOICE_DONE */
+    TR_EVENT_CHOICE_DONE, /* this choice is finished, `finish` says why */
+    TR_EVENT_DONE         /* all choices are finished: the last event of the job, usage complete */
+};
+
+struct tr_event {
+    enum tr_event_kind kind;
+    uint64_t id; /* what tr_engine_submit returned */
+    void *user;
+    int choice;
+    int position;             /* PROMPT: index in the prompt; TOKEN: 0-based index in the answer */
+    int32_t token;            /* PROMPT, TOKEN */
+    float logprob;            /* PROMPT, TOKEN if asked for; NAN for the first prompt token */
+    const struct tr_top *top; /* n_top best, descending logprob, ties ascending id */
+    int n_top;
+    enum tr_finish finish;        /* CHOICE_DONE; in DONE: the first choice's */
+    int32_t stop_id;              /* the id that matched, for EOS and STOP_ID; else -1 */
+    const struct tr_usage *usage; /* ADMITTED (cached_tokens known) and DONE */
+    const struct tr_err *err;     /* with TR_FINISH_ERROR */
+};
+
+typedef void (*tr_event_fn)(void *arg, const struct tr_event *event);
+
+struct tr_engine_options {
+    const char *model; /* a checkpoint folder or a .gguf file */
+    enum tr_weights_choice weights;
+    bool use_mmap;
+    const char *packed_cache; /* folder for packed weights, NULL = none */
+    enum tr_isa isa;          /* the best level not above it is used */
+    int threads;              /* compute threads; 0 = from affinity and cgroup quota */
+    int context_length;       /* 0 = the checkpoint's */
+    uint64_t kv_cache_bytes;  /* both pools together; 0 = a share of what memory is left */
+    enum tr_kv_type kv_type;
+    int page_tokens; /* power of two, 16..256; 0 = default */
+    bool prefix_cache;
+    bool verify; /* recompute checksums of pages at each reuse, and a sampled share of hits */
+    int overcommit_percent; /* admit this much beyond the closed form, recompute when it does not
+                               work out */
+    int max_batch_tokens;   /* rows of one step */
+    int max_sequences;      /* sequences in one step */
+    int max_queue;          /* waiting jobs; beyond it TR_EQUEUE */
+    bool speculation;       /* n-gram drafts */
+    const char *snapshot_dir;
+    uint64_t snapshot_quota; /* bytes, 0 = no limit */
+    tr_progress_fn progress; /* may be NULL */
+    void *progress_arg;
+    tr_event_fn on_event;
+    void *event_arg;
+};
+
+/* Fills in the defaults of the option table. */
+void tr_engine_default_options(struct tr_engine_options *o);
+
+/* Loads, checks everything, allocates everything a step needs, starts the threads. On failure *ret
+ * is untouched and err names file, tensor, expected and actual. */
+TR_NODISCARD int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *options,
+                                struct tr_err *err);
+/* Cancels what runs (events are delivered), joins the threads, frees. NULL ok; returns NULL. */
+struct tr_engine *tr_engine_close(struct tr_engine *e);
+
+/* Facts fixed at open; the pointers live as long as the engine. */
+struct tr_engine_info {
+    const char *name; /* last component of the model path, without .gguf */
+    const char
+        *fingerprint;    /* 32 hex digits: weights, numeric options, build; equal = equal bits */
+    const char *isa;     /* level in use: "avx2", ... */
+    const char *blas;    /* OpenBLAS core type in use */
+    const char *weights; /* e.g. "bf16", "q4_0", "q4_K+q6_K" */
+    const char
+        *warnings; /* lines separated by \n about tensors and keys that are not used; "" = none */
+    int threads;
+    int context_length;
+    int vocab_size; /* rows of the head */
+    int n_layers, n_local_layers, n_global_layers, window, hidden_size;
+    uint64_t n_params;
+    uint64_t file_bytes;     /* of the checkpoint's weights on disk */
+    uint64_t weight_bytes;   /* in memory */
+    uint64_t kv_cache_bytes; /* budget of both pools */
+    uint64_t buffer_bytes;   /* fixed buffers of a step */
+    int page_tokens;
+    enum tr_kv_type kv_type;
+    uint64_t local_bytes_per_sequence; /* bound for one sequence, all local layers */
+    uint64_t global_bytes_per_token;   /* all global layers */
+    int max_sequences, max_batch_tokens, max_queue;
+};
+const struct tr_engine_info *tr_engine_info(const struct tr_engine *e);
+const struct tr_tokenizer *tr_engine_tokenizer(const struct tr_engine *e);
+/* The checkpoint's chat template source (chat_template.jinja, tokenizer_config.json or GGUF); NULL
+ * = none. */
+const char *tr_engine_chat_template(const struct tr_engine *e);
+
+/* On success the engine owns *job, on failure the caller does. TR_ETOOLONG, TR_ENOFIT, TR_EQUEUE,
+ * TR_EDRAIN, TR_EINVAL with the field in err->param. */
+TR_NODISCARD int tr_engine_submit(struct tr_engine *e, struct tr_job *job, uint64_t *ret_id,
+                                  struct tr_err *err);
+/* Ends a job, or one choice of it (choice >= 0), in whatever state, within one step. An id that is
+ * unknown or finished is ignored. DONE still comes. */
+void tr_engine_cancel(struct tr_engine *e, uint64_t id, int choice);
+/* A paused job keeps its pages and leaves the batch: for slow readers. */
+void tr_engine_pause(struct tr_engine *e, uint64_t id, bool paused);
+/* From now on submit answers TR_EDRAIN; what was accepted goes on. */
+void tr_engine_drain(struct tr_engine *e);
+
+struct tr_engine_stats {
+    int waiting, running, paused;
+    int local_pages_used, local_pages_cached,
+        local_pages_total; /* used: held by sequences; cached: prefix only */
+    int global_pages_used, global_pages_cached, global_pages_total;
+    uint64_t steps, rows, prefill_rows, decode_rows;
+    uint64_t prompt_tokens, generated_tokens;
+    uint64_t prefix_queries, prefix_hits; /* tokens looked up, tokens reused */
+    uint64_t preemptions, page_mismatches, verified_hits;
+    uint64_t draft_tokens, accepted_tokens;
+    uint64_t finished[TR_FINISH_ERROR + 1];
+    int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of the engine thread's loop */
+    double prefill_tokens_per_second,
+        decode_tokens_per_second; /* recent, smoothed; 0 = not measured yet */
+    uint64_t queued_prompt_tokens, queued_decode_tokens; /* work that waits */
+};
+/* A consistent snapshot, taken without waiting for a step. */
+void tr_engine_stats(struct tr_engine *e, struct tr_engine_stats *ret);
+
+/* Seconds until a refused request is worth another try: from measured speed and queued
+ * work, 1..120. */
+int tr_engine_retry_after(struct tr_engine *e);
+
+#endif

@@ -1,0 +1,169 @@
+/*
+ * One dispatch table of compute kernels, filled once: plain C first (the specification), then the
+ * ladder of instruction sets. Every level gives the same bits for every kernel; only speed differs.
+ *
+ * Numeric rules, the contract of all levels (spec: the C bodies in generic.c):
+ *  - "lanes": a reduction over n elements keeps 16 partial results, lane j taking elements j, j+16,
+ * … in order; the lanes are then added as a tree: lane j += lane j+8, then +4, +2, +1. Missing tail
+ * elements count as +0.
+ *  - every multiply-add that the rules call fma is one fused operation; nothing else is fused.
+ *  - FTZ and DAZ are on in every compute thread (tr_fp_enter).
+ */
+#ifndef TR_ENGINE_KERNELS_KERNELS_H
+#define TR_ENGINE_KERNELS_KERNELS_H
+
+#include "engine/engine.h"
+
+/* How a matrix is stored in memory. All but F32 are "P16" panels: 16 output columns side by side, k
+ * ascending. */
+enum tr_wtype {
+    TR_W_F32,  /* row-major [n][k], for OpenBLAS */
+    TR_W_F16,  /* fp32 activations; one fma chain a column, k ascending */
+    TR_W_BF16, /* bf16 activations; the order of TDPBF16PS, see gemm */
+    TR_W_Q8_0, /* int8 activations per block of 32 from here on */
+    TR_W_Q4_0,
+    TR_W_Q4_K,
+    TR_W_Q5_K,
+    TR_W_Q6_K,
+    TR_W_COUNT
+};
+
+/* A linear map y = W x, W being [n][k]. Immutable; data is owned by struct tr_weights. */
+struct tr_matrix {
+    enum tr_wtype type;
+    int n; /* outputs */
+    int k; /* inputs */
+    const void
+        *data; /* F32: row-major [n][k]; else tr_packed_bytes(type, n, k) bytes, 64-byte aligned */
+};
+
+/* Activations of m rows in the forms that matrices read. Row strides are those of
+ * tr_rows_stride(k). A form that no consumer needs may be NULL. */
+struct tr_rows {
+    int k;           /* columns */
+    float *f32;      /* [m][stride] */
+    uint16_t *bf16;  /* [m][stride], rounded to nearest even, zero-padded to stride */
+    int8_t *q8;      /* [m][stride], zero-padded */
+    float *q8_scale; /* [m][stride / 32] */
+    int32_t *q8_sum; /* [m][stride / 32]: sum of the block's q8 */
+};
+
+/* k rounded up to a multiple of 64. */
+static inline int tr_rows_stride(int k)
+{
+    return TR_ROUND_UP(k, 64);
+}
+
+/* The view that starts at row `row`. */
+struct tr_rows tr_rows_at(const struct tr_rows *rows, int row);
+
+/* Sixteen keys by `head_dim`, transposed, and sixteen value rows: what a page holds for one layer
+ * and KV head. The block is cut at absolute positions that are multiples of 64. */
+enum { TR_ATTN_KEYS = 64, TR_ATTN_SUB = 16 };
+
+struct tr_attn_block {
+    const float *q; /* [m][head_dim], already rotated on local layers */
+    int m;          /* query rows; all of them see the keys [lo, hi) of this block */
+    int head_dim;   /* multiple of 2 */
+    float scale;    /* 1 / sqrt(head_dim) */
+    const void
+        *k[TR_ATTN_KEYS / TR_ATTN_SUB]; /* [head_dim][16] each; NULL where no key is visible */
+    const void *v[TR_ATTN_KEYS / TR_ATTN_SUB]; /* [16][head_dim] each */
+    int lo, hi;                                /* 0 <= lo < hi <= 64 */
+    float *max;                                /* [m] running maximum, -inf at first */
+    float *sum;                                /* [m] running sum of p, +0 at first */
+    float *o;                                  /* [m][head_dim] running output, +0 at first */
+};
+
+struct tr_kernels {
+    enum tr_isa level;
+    const char *name; /* "generic", "avx2", "avx512", "amx" */
+
+    /* y = w * x / sqrt(mean(x^2) + eps); mean by lanes (fma); y may be x. Order: r = 1 / sqrtf(sum
+     * / n + eps); y = (x * r) * w. */
+    void (*rmsnorm)(const float *x, const float *w, int n, float eps, float *y);
+    /* x[i] += y[i] */
+    void (*add)(float *x, const float *y, int n);
+    /* y[i] = fma(s, x[i], y[i]) */
+    void (*axpy)(float s, const float *x, float *y, int n);
+    /* y[i] = (gate[i] * sigmoid(gate[i])) * up[i] */
+    void (*swiglu)(const float *gate, const float *up, int n, float *y);
+    /* o[i] = o[i] * sigmoid(z[i]): the attention gate */
+    void (*gate)(float *o, const float *z, int n);
+    /* y = bf16(x), zero-padded to tr_rows_stride(n) */
+    void (*to_bf16)(const float *x, int n, uint16_t *y);
+    /* Per block of 32: amax = max |x|; scale = amax / 127; q = round-half-even(x * (127 / amax)),
+     * all 0 if amax is 0; sum = sum of q. Zero-padded to tr_rows_stride(n). */
+    void (*quantize)(const float *x, int n, int8_t *q, float *scale, int32_t *sum);
+    /* Router scores: y[r][e] = lanes sum of fma(x[r][i], w[e][i]); w is fp32 or bf16 (widened: same
+     * bits), [n][k] row-major. e in [e0, e1). */
+    void (*router_f32)(const float *w, int k, int e0, int e1, const float *x, size_t ldx, int m,
+                       float *y, size_t ldy);
+    void (*router_bf16)(const uint16_t *w, int k, int e0, int e1, const float *x, size_t ldx, int m,
+                        float *y, size_t ldy);
+    /* sum over i of e^(x[i] - max), by lanes in float within each run of 1024, the runs added in
+     * double in order */
+    double (*sum_exp)(const float *x, int n, float max);
+
+    /* Panels [p0, p1) of packed matrix data times m rows: y[r][16 p + j]. Whole panels are written:
+     * y has ldy >= 16 * ceil(n / 16). The result of a row does not depend on m or on the row's
+     * place. NULL for TR_W_F32 (blas.h). BF16: per 32 k: e = chain over even k from +0 of fma(a, w,
+     * e), o likewise over odd k, acc += (e + o). Q8_0, Q4_0: per 32 k: d = exact integer dot; acc =
+     * fma(d, ws * as, acc). Q4_K, Q5_K: per 32 k: acc = fma(d, (dw * sc) * as, acc); acc =
+     * fma(sum_a, -((dmin * mn) * as), acc). Q6_K: per 16 k: acc = fma(d16, (dw * sc) * as, acc). */
+    void (*gemm[TR_W_COUNT])(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
+                             int m, float *y, size_t ldy);
+
+    /* One key block of online softmax for m rows. Per row: s_j = chain over d of fma(q[d], k[d][j])
+     * from +0, times scale, for lo <= j < hi; new = max(old, max s); c = old is -inf ? 0 : expf(old
+     * - new); p_j = expf(s_j - new), +0 outside [lo, hi); sum = fma(sum, c, lanes sum of p); o[d] =
+     * o[d] * c, then for j = lo..hi-1 in order o[d] = fma(p_j, v[j][d], o[d]). Keys outside [lo,
+     * hi) are never read into a result (they may be NaN). Indexed by enum tr_kv_type. */
+    void (*attn[3])(const struct tr_attn_block *block);
+};
+
+/* The table of the best level that this machine has and that is not above `limit`; immutable,
+ * static. */
+const struct tr_kernels *tr_kernels_select(enum tr_isa limit);
+/* The best level the machine has; TR_ISA_AMX only after the kernel granted tiles. */
+enum tr_isa tr_isa_detect(void);
+const char *tr_isa_name(enum tr_isa isa);
+
+/* FTZ and DAZ on, rounding to nearest: once in every thread that computes. */
+void tr_fp_enter(void);
+
+/* -- packing (pack.c)
+ * ------------------------------------------------------------------------------------------- */
+
+/* Bytes of a packed [n][k] matrix of a type; 0 = the type can't hold that k (K-quants want k % 256
+ * == 0, Q8_0 and Q4_0 k % 32 == 0) or the size overflows. n is padded to 16 with zero rows. F32: n
+ * * k * 4. */
+size_t tr_packed_bytes(enum tr_wtype type, int n, int k);
+/* Bytes of one row of k in the file's own format (safetensors or GGUF blocks); 0 as above. */
+size_t tr_file_row_bytes(enum tr_wtype type, int k);
+/* Packs rows [row0, row0 + rows) of a matrix of n rows; row0 is a multiple of 16; src holds those
+ * rows in file format. Different row ranges may be packed by different threads. */
+void tr_pack_rows(enum tr_wtype type, const void *src, int row0, int rows, int n, int k,
+                  void *packed);
+/* File format <-> float, row by row. Quantising follows ggml's reference (Q8_0: amax / 127, RNE;
+ * Q4_0: the value of largest magnitude / -8); only F16, BF16, Q8_0, Q4_0 can be made. */
+void tr_dequantize_row(enum tr_wtype type, const void *src, int k, float *y);
+TR_NODISCARD int tr_quantize_row(enum tr_wtype type, const float *x, int k, void *dst);
+
+/* -- products (matmul.c)
+ * ---------------------------------------------------------------------------------------- */
+
+/* Which form of activations a type reads. */
+enum tr_form { TR_FORM_F32 = 1, TR_FORM_BF16 = 2, TR_FORM_Q8 = 4 };
+enum tr_form tr_wtype_form(enum tr_wtype type);
+/* Fills the forms of `rows` row [row] that `forms` (a set of enum tr_form) names, from its f32. */
+void tr_rows_prepare(const struct tr_kernels *kn, const struct tr_rows *rows, int row,
+                     unsigned forms);
+/* y[r][0..n) = W x[r] for r < m: this thread's share of the columns, cut at fixed places (tid of
+ * n_threads). No barrier inside. y has ldy >= 16 * ceil(n / 16). `scratch` (tr_matmul_scratch
+ * bytes) is this thread's own. */
+void tr_matmul(const struct tr_kernels *kn, const struct tr_matrix *w, const struct tr_rows *x,
+               int m, float *y, size_t ldy, int tid, int n_threads, void *scratch);
+size_t tr_matmul_scratch(int max_n, int max_k);
+
+#endif

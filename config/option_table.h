@@ -1,0 +1,121 @@
+/*
+ * The option table: the only place where an option is declared. The struct, the parsing of file,
+ * environment and command line, --help, --print-config and what SIGHUP may change all come from
+ * these rows.
+ *
+ * X(type, name, default, words, min, max, commands, flags, help)
+ *   type      BOOL, INT, SIZE (bytes), DURATION (milliseconds), REAL, STRING, LIST, CHOICE
+ *   name      the field, the key in a file; --like-this on the command line, TRINITYD_LIKE_THIS in
+ * the environment default   as it would stand in the environment; NULL = not set (STRING, LIST)
+ *   words     CHOICE: the alternatives, their order is the value; numbers: the word for 0, or NULL
+ *   min, max  bounds of numbers, in the field's unit; 0 is always allowed where it has a word
+ *   commands  that know it; elsewhere it is refused on the command line and ignored in file and
+ * environment flags     RELOAD: SIGHUP may change it; SECRET: --print-config does not show it
+ */
+#ifndef TR_CONFIG_OPTION_TABLE_H
+#define TR_CONFIG_OPTION_TABLE_H
+
+#define TR_OPTION_MAX_SIZE ((double)(1ULL << 50))
+#define TR_OPTION_MAX_MS   (30.0 * 24 * 3600 * 1000)
+
+#define TR_OPTION_MAP(X)                                                                           \
+    X(STRING, model, "config/demo", NULL, 0, 0, TR_FOR_ENGINE, 0,                                  \
+      "checkpoint: a folder (config.json, *.safetensors, tokenizer.json) or a .gguf file")         \
+    X(STRING, served_model_name, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                \
+      "the id in /v1/models; by default the folder's or file's name")                              \
+    X(STRING, chat_template, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                    \
+      "a file with the chat template to use instead of the checkpoint's")                          \
+    X(STRING, host, "127.0.0.1", NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                      \
+      "address to listen on")                                                                      \
+    X(INT, port, "8080", NULL, 0, 65535, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                          \
+      "port to listen on; 0 takes a free one")                                                     \
+    X(STRING, unix_socket, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                      \
+      "listen on this path as well")                                                               \
+    X(INT, threads, "auto", "auto", 1, 1024, TR_FOR_ENGINE, 0,                                     \
+      "compute threads; auto: from the affinity mask and the cgroup's CPU quota")                  \
+    X(CHOICE, isa, "auto", "generic|avx2|avx512|amx|auto", 0, 0, TR_FOR_ENGINE, 0,                 \
+      "the best instruction set not above this is used; changes no answer")                        \
+    X(CHOICE, weights, "auto", "auto|f32|bf16|q8_0|q4_0", 0, 0, TR_FOR_ENGINE, 0,                  \
+      "keep the weights as stored (auto), or convert them at load")                                \
+    X(BOOL, mmap, "true", NULL, 0, 0, TR_FOR_ENGINE, 0,                                            \
+      "map the checkpoint; false: read it into memory, the files may change afterwards")           \
+    X(STRING, packed_cache, NULL, NULL, 0, 0, TR_FOR_ENGINE, 0,                                    \
+      "folder that keeps packed weights for a quick next start")                                   \
+    X(INT, context_length, "auto", "auto", 1, 1 << 30, TR_FOR_ENGINE, 0,                           \
+      "longest prompt and answer together, in tokens; auto: the checkpoint's")                     \
+    X(SIZE, kv_cache, "auto", "auto", 1 << 16, TR_OPTION_MAX_SIZE, TR_FOR_ENGINE, 0,               \
+      "bytes for keys and values; auto: a share of what is left after the weights")                \
+    X(CHOICE, kv_type, "bf16", "f32|bf16|q8", 0, 0, TR_FOR_ENGINE, 0,                              \
+      "how keys and values are kept")                                                              \
+    X(INT, page_tokens, "auto", "auto", 16, 256, TR_FOR_ENGINE, 0,                                 \
+      "tokens in a cache page, a power of two; changes no answer")                                 \
+    X(BOOL, prefix_cache, "true", NULL, 0, 0, TR_FOR_ENGINE, 0,                                    \
+      "reuse the keys and values of equal prefixes")                                               \
+    X(BOOL, verify, "false", NULL, 0, 0, TR_FOR_ENGINE, 0,                                         \
+      "check every reused page's checksum and recompute a sample of the hits")                     \
+    X(INT, overcommit, "0", NULL, 0, 400, TR_FOR_ENGINE, 0,                                        \
+      "percent of the cache to promise beyond its size; recomputes when all is claimed")           \
+    X(INT, max_batch_tokens, "512", NULL, 1, 65536, TR_FOR_ENGINE, 0,                              \
+      "tokens in one engine step: decoding sequences first, the rest prefill")                     \
+    X(INT, max_sequences, "64", NULL, 1, 4096, TR_FOR_ENGINE, 0, "sequences in one engine step")   \
+    X(INT, max_queue, "256", NULL, 1, 1 << 20, TR_FOR_ENGINE, 0,                                   \
+      "waiting requests; beyond it 429")                                                           \
+    X(CHOICE, speculation, "none", "none|ngram", 0, 0, TR_FOR_ENGINE, 0,                           \
+      "draft tokens from the text so far; changes no answer")                                      \
+    X(STRING, snapshot_dir, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                     \
+      "folder where cache snapshots may be saved")                                                 \
+    X(SIZE, snapshot_quota, "none", "none", 1, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, 0,                \
+      "bytes that snapshots may take together")                                                    \
+    X(SIZE, max_body, "32MiB", NULL, 1024, 1 << 30, TR_FOR_SERVE, TR_RELOAD,                       \
+      "largest request body; beyond it 413")                                                       \
+    X(INT, max_connections, "4096", NULL, 1, 1 << 16, TR_FOR_SERVE, 0,                             \
+      "open connections; more wait in the backlog")                                                \
+    X(INT, max_choices, "128", NULL, 1, 4096, TR_FOR_SERVE, TR_RELOAD,                             \
+      "answers that one request may ask for: prompts times n")                                     \
+    X(DURATION, request_timeout, "none", "none", 1, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,     \
+      "longest life of a request, its time in the queue included")                                 \
+    X(DURATION, idle_timeout, "75s", NULL, 100, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,         \
+      "idle keep-alive connections and slow request bodies are closed after this")                 \
+    X(SIZE, stream_buffer, "1MiB", NULL, 4096, 1 << 30, TR_FOR_SERVE, TR_RELOAD,                   \
+      "unread bytes of a stream at which its request pauses")                                      \
+    X(DURATION, stream_stall, "60s", NULL, 100, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,         \
+      "a stream that is not read for this long is cancelled")                                      \
+    X(DURATION, stream_ping, "10s", "off", 10, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,          \
+      "a comment line on a stream that was silent this long")                                      \
+    X(DURATION, drain_delay, "0s", NULL, 0, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,             \
+      "after SIGTERM, how long to go on accepting while not ready")                                \
+    X(DURATION, drain_timeout, "30s", NULL, 0, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,          \
+      "then, how long running requests may go on")                                                 \
+    X(LIST, api_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                        \
+      "bearer keys that are let in")                                                               \
+    X(STRING, api_key_file, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                             \
+      "file with more keys, one a line")                                                           \
+    X(LIST, cors_origin, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                \
+      "origins whose pages may call from a browser; * = any")                                      \
+    X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                 \
+      "certificate chain (PEM) for HTTPS")                                                         \
+    X(STRING, tls_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "its private key (PEM)")         \
+    X(BOOL, strict, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "refuse unknown request fields") \
+    X(BOOL, reasoning_alias, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                         \
+      "send reasoning_content under the name reasoning, too")                                      \
+    X(CHOICE, metrics_compat, "none", "none|vllm", 0, 0, TR_FOR_SERVE, TR_RELOAD,                  \
+      "print the metrics under another server's names as well")                                    \
+    X(CHOICE, log_level, "info", "error|warn|info|debug", 0, 0, TR_FOR_ALL, TR_RELOAD,             \
+      "what the log shows")                                                                        \
+    X(CHOICE, log_format, "text", "text|json", 0, 0, TR_FOR_ALL, TR_RELOAD,                        \
+      "form of the log lines on stderr")                                                           \
+    X(INT, max_tokens, "256", NULL, 1, 1 << 30, TR_FOR_GENERATE, 0, "longest answer")              \
+    X(REAL, temperature, "1", NULL, 0, 100, TR_FOR_GENERATE, 0, "0 takes the best token")          \
+    X(INT, top_k, "off", "off", 1, 1 << 30, TR_FOR_GENERATE, 0, "keep the k best tokens")          \
+    X(REAL, top_p, "1", NULL, 0, 1, TR_FOR_GENERATE, 0,                                            \
+      "keep the best tokens with this share of the probability")                                   \
+    X(REAL, min_p, "0", NULL, 0, 1, TR_FOR_GENERATE, 0,                                            \
+      "keep tokens with this share of the best one's probability")                                 \
+    X(INT, seed, "0", NULL, 0, 2147483647, TR_FOR_GENERATE, 0, "equal seeds give equal answers")   \
+    X(LIST, prefill, "512", NULL, 0, 0, TR_FOR_BENCH, 0, "prompt lengths to measure")              \
+    X(LIST, decode, "1,8,16", NULL, 0, 0, TR_FOR_BENCH, 0, "batch sizes to measure")               \
+    X(INT, context, "128", NULL, 1, 1 << 20, TR_FOR_BENCH, 0, "tokens before the decoded ones")    \
+    X(INT, repeat, "3", NULL, 1, 1000, TR_FOR_BENCH, 0, "runs of each test; the median counts")    \
+    X(BOOL, json, "false", NULL, 0, 0, TR_FOR_BENCH, 0, "one JSON object a line")
+
+#endif

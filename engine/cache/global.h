@@ -17,8 +17,8 @@ struct tr_global_table {
 
 void tr_global_write(const struct tr_kv_layout *l, const struct tr_global_table *t, int layer,
                      int head, int64_t pos, const float *k, const float *v);
-/* q->window is ignored: every key up to the token's own. */
+/* Every key up to each token's own; q->window is not looked at. */
 void tr_global_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l,
-                      const struct tr_global_table *t, struct tr_kv_query *q, void *scratch);
+                      const struct tr_global_table *t, const struct tr_kv_query *q, void *scratch);
 
 #endif

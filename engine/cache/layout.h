@@ -27,19 +27,16 @@ struct tr_kv_layout {
 void tr_kv_layout_init(struct tr_kv_layout *l, enum tr_kv_type type, int page_tokens, int n_layers,
                        int n_kv_heads, int head_dim);
 
-/* The key and value sub-block that holds slot `slot` (position % page_tokens, rounded down to 16)
- * of a page. */
-static inline char *tr_kv_keys(const struct tr_kv_layout *l, void *page, int layer, int head,
-                               int slot)
+/* Offset in a page of the key and value sub-block that holds slot `slot` (position % page_tokens). */
+static inline size_t tr_kv_key_offset(const struct tr_kv_layout *l, int layer, int head, int slot)
 {
-    return (char *)page + ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
+    return ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
            (size_t)(slot / TR_ATTN_SUB) * l->sub_k_bytes;
 }
 
-static inline char *tr_kv_values(const struct tr_kv_layout *l, void *page, int layer, int head,
-                                 int slot)
+static inline size_t tr_kv_value_offset(const struct tr_kv_layout *l, int layer, int head, int slot)
 {
-    return (char *)page + ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
+    return ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
            (size_t)(l->page_tokens / TR_ATTN_SUB) * l->sub_k_bytes +
            (size_t)(slot / TR_ATTN_SUB) * l->sub_v_bytes;
 }
@@ -50,24 +47,25 @@ void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, in
 void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int head, int slot,
                float *k, float *v);
 
-/* Attention of `m` query rows of one KV head over the keys at positions [lo, hi) that lie in the
- * pages data[i], the i-th covering positions from (first_page + i) * page_tokens. Blocks of 64 keys
- * and pieces of 2048, both cut at absolute positions, merged in order: the result depends on (q,
- * keys, lo, hi) alone. q        [n_tokens][group][head_dim]: `group` query heads share the KV head
- *   n_tokens consecutive positions pos0, pos0+1, …: token t sees [max(0, pos0 + t - window + 1),
- * pos0 + t] window   INT64_MAX = no window o        [n_tokens][group][head_dim] scratch
- * tr_kv_attend_scratch(n_tokens * group, head_dim) bytes
+/*
+ * Attention of some consecutive tokens' query rows of one KV head over pages. Key blocks of 64 and pieces of 2048
+ * are cut at absolute positions and merged in order: a token's result depends on its q and on the keys and
+ * values it sees, and on nothing else.
  */
 struct tr_kv_query {
-    const float *q;
-    float *o;
-    int n_tokens, group;
+    float *q;     /* [n_tokens][group][head_dim]: `group` query heads share the KV head */
+    float *o;     /* [n_tokens][group][head_dim] */
+    int n_tokens; /* positions pos0, pos0 + 1, … */
+    int group;
     int64_t pos0;
-    int64_t window;
-    int layer, head; /* the layer's index within its kind */
+    int64_t window; /* token t sees positions [max(0, pos0 + t - window + 1), pos0 + t] */
+    int layer;      /* index within the layer's kind */
+    int head;       /* KV head */
 };
-size_t tr_kv_attend_scratch(int rows, int head_dim);
+
+/* data[i]: memory of the page that covers positions from (first_page + i) * page_tokens. */
 void tr_kv_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l, void *const *data,
                   int64_t first_page, const struct tr_kv_query *query, void *scratch);
+size_t tr_kv_attend_scratch(int rows, int head_dim);
 
 #endif

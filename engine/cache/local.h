@@ -36,13 +36,12 @@ void tr_rope_done(struct tr_rope *rope);
 /* table: [head_dim / 2] cosines, then [head_dim / 2] sines. */
 void tr_rope_table(const struct tr_rope *rope, int64_t position, float *table);
 
-/* Stores token `pos`'s normed key and value of one layer and head, rotating the key by `table`. */
+/* Stores token `pos`'s normed, unrotated key and its value, rotating the key by its position's table. */
 void tr_local_write(const struct tr_kv_layout *l, const struct tr_local_table *t, int layer,
                     int head, int64_t pos, const float *table, const float *k, const float *v);
-/* Rotates q in place (tables: [n_tokens][head_dim]) and attends within the window. q->q must be
- * writable. */
+/* q->q holds normed, unrotated queries; it is rotated in place by tables [n_tokens][head_dim]. */
 void tr_local_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l,
-                     const struct tr_local_table *t, struct tr_kv_query *q, float *q_rows,
+                     const struct tr_local_table *t, const struct tr_kv_query *q,
                      const float *tables, void *scratch);
 
 #endif

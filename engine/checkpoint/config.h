@@ -27,7 +27,7 @@ struct tr_model_config {
     int n_dense;      /* the first layers have a dense MLP, the others experts */
     int n_heads;      /* H; H % n_kv_heads == 0 */
     int n_kv_heads;   /* K */
-    int head_dim;     /* D, even, given, never derived */
+    int head_dim;     /* D, even, given, never derived, <= TR_MAX_HEAD_DIM (kernels.h) */
     int dense_width;  /* f: intermediate_size */
     int expert_width; /* m: moe_intermediate_size */
     int n_experts;    /* E */

@@ -59,7 +59,7 @@ struct tr_rows tr_rows_at(const struct tr_rows *rows, int row);
 
 /* Sixteen keys by `head_dim`, transposed, and sixteen value rows: what a page holds for one layer
  * and KV head. The block is cut at absolute positions that are multiples of 64. */
-enum { TR_ATTN_KEYS = 64, TR_ATTN_SUB = 16 };
+enum { TR_ATTN_KEYS = 64, TR_ATTN_SUB = 16, TR_MAX_HEAD_DIM = 512 };
 
 struct tr_attn_block {
     const float *q; /* [m][head_dim], already rotated on local layers */

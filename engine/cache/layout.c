@@ -1,0 +1,64 @@
+#include "engine/cache/layout.h"
+
+#include "engine/kernels/math.h"
+
+void tr_kv_layout_init(struct tr_kv_layout *l, enum tr_kv_type type, int page_tokens, int n_layers,
+                       int n_kv_heads, int head_dim)
+{
+    size_t element = type == TR_KV_F32 ? 4 : 2;
+    size_t sub = (size_t)TR_ATTN_SUB * (size_t)head_dim * element;
+    size_t subs = (size_t)page_tokens / TR_ATTN_SUB;
+    *l = (struct tr_kv_layout){
+        .type = type,
+        .page_tokens = page_tokens,
+        .n_layers = n_layers,
+        .n_kv_heads = n_kv_heads,
+        .head_dim = head_dim,
+        .sub_k_bytes = sub,
+        .sub_v_bytes = sub,
+        .head_bytes = 2 * sub * subs,
+    };
+    l->page_bytes = (size_t)n_layers * (size_t)n_kv_heads * l->head_bytes;
+}
+
+void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
+               const float *k, const float *v)
+{
+    int lane = slot % TR_ATTN_SUB;
+    void *keys = (char *)page + tr_kv_key_offset(l, layer, head, slot);
+    void *values = (char *)page + tr_kv_value_offset(l, layer, head, slot);
+    if (l->type == TR_KV_F32) {
+        float *kd = (float *)keys + lane;
+        float *vd = (float *)values + lane * l->head_dim;
+        for (int d = 0; d < l->head_dim; d++) {
+            kd[d * TR_ATTN_SUB] = k[d];
+            vd[d] = v[d];
+        }
+    } else {
+        uint16_t *kd = (uint16_t *)keys + lane;
+        uint16_t *vd = (uint16_t *)values + lane * l->head_dim;
+        for (int d = 0; d < l->head_dim; d++) {
+            kd[d * TR_ATTN_SUB] = tr_f32_bf16(k[d]);
+            vd[d] = tr_f32_bf16(v[d]);
+        }
+    }
+}
+
+void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int head, int slot,
+               float *k, float *v)
+{
+    int lane = slot % TR_ATTN_SUB;
+    const void *keys = (const char *)page + tr_kv_key_offset(l, layer, head, slot);
+    const void *values = (const char *)page + tr_kv_value_offset(l, layer, head, slot);
+    for (int d = 0; d < l->head_dim; d++) {
+        int kd = d * TR_ATTN_SUB + lane;
+        int vd = lane * l->head_dim + d;
+        if (l->type == TR_KV_F32) {
+            k[d] = ((const float *)keys)[kd];
+            v[d] = ((const float *)values)[vd];
+        } else {
+            k[d] = tr_bf16_f32(((const uint16_t *)keys)[kd]);
+            v[d] = tr_bf16_f32(((const uint16_t *)values)[vd]);
+        }
+    }
+}

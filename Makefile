@@ -125,3 +125,105 @@ $(FUZZ): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
 endif
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+# ---- running ----
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 1)
+VENV := build/venv
+SUB  := $(MAKE) --no-print-directory
+T    ?= tests
+
+run: ## installs what the build needs, builds, starts the daemon with the demo checkpoint
+	@deploy/packages build run
+	@$(SUB) -j$(JOBS) build
+	@deploy/try $(BUILD)/trinityd
+
+test: ## installs what the tests need, builds, runs them all; T=PATH runs some
+	@deploy/packages build test
+	@$(SUB) -j$(JOBS) build tests $(VENV)/ready
+	@$(VENV)/bin/python tests/run --build $(BUILD) --jobs $(JOBS) $(T) --programs $(TESTS) $(FUZZ)
+
+unit: tests ## the C test programs alone; T=PATH runs some
+	@tests/run --build $(BUILD) --jobs $(JOBS) --c-only $(T) --programs $(TESTS)
+
+regress: $(FUZZ) ## replays the inputs that fuzzing has kept
+	@tests/run --build $(BUILD) --jobs $(JOBS) --c-only tests/fuzz --programs $(FUZZ)
+
+$(VENV)/ready: tests/requirements.txt
+	@echo "installing Python packages in $(VENV)"
+	$(Q)python3 -m venv --clear $(VENV)
+	$(Q)$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+bench: build ## speed of MODEL (default: the demo checkpoint): prefill and decode by batch size
+	@$(BUILD)/trinityd bench $(if $(MODEL),--model $(MODEL))
+
+asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan
+	@$(SUB) BUILD=build/asan SAN=address test
+
+tsan: ## the tests under ThreadSanitizer, in build/tsan
+	@$(SUB) BUILD=build/tsan SAN=thread test
+
+# make fuzz F=json SECS=60
+SECS ?= 60
+fuzz: ## fuzzes one target with libFuzzer: F=NAME SECS=60
+	@deploy/packages build lint
+	@$(SUB) -j$(JOBS) BUILD=build/fuzz SAN=fuzz CC=clang build/fuzz/tests/fuzz/fuzz_$(F)
+	@mkdir -p build/fuzz/found/$(F) tests/fuzz/corpus/$(F) tests/fuzz/regression/$(F)
+	build/fuzz/tests/fuzz/fuzz_$(F) -max_total_time=$(SECS) -rss_limit_mb=4096 -timeout=10 \
+	    -artifact_prefix=tests/fuzz/regression/$(F)/ build/fuzz/found/$(F) tests/fuzz/corpus/$(F)
+
+# ---- care ----
+
+C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
+
+format: ## clang-format over every C file
+	@clang-format -i $(C_FILES)
+
+format-check: ## fails where clang-format would change something
+	@clang-format --dry-run -Werror $(C_FILES)
+
+lint: ## format, symbols, include homes, headers alone, whitespace and the like
+	@deploy/packages build test lint
+	@$(SUB) format-check
+	@$(SUB) -j$(JOBS) build
+	@CC='$(CC)' tests/lint $(BUILD)
+
+tidy: ## clang-tidy
+	@clang-tidy --quiet $(SRC) -- $(BASE_FLAGS) $(AMX_FLAGS)
+
+check: ## what a change must pass: lint, gcc and clang builds, the tests, the tests under ASan
+	@$(SUB) lint
+	@$(SUB) -j$(JOBS) BUILD=build/clang CC=clang build tests
+	@$(SUB) -j$(JOBS) BUILD=build/gcc CC=gcc build tests
+	@$(SUB) test
+	@$(SUB) asan
+
+# ---- installing ----
+
+INSTALL ?= install
+SHARE   := $(DESTDIR)$(PREFIX)/share/trinityd
+ETC     := $(DESTDIR)$(SYSCONFDIR)/trinityd
+UNITS   := $(DESTDIR)$(PREFIX)/lib/systemd/system
+FILL    := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g'
+
+install: build ## the binary, the default configuration, the demo checkpoint and the unit file
+	$(INSTALL) -D -m 755 $(BUILD)/trinityd $(DESTDIR)$(PREFIX)/bin/trinityd
+	$(INSTALL) -d $(SHARE)/demo $(ETC) $(UNITS)
+	$(INSTALL) -m 644 config/demo/* $(SHARE)/demo
+	test -e $(ETC)/trinityd.json || $(FILL) deploy/trinityd.json > $(ETC)/trinityd.json
+	$(FILL) deploy/trinityd.service > $(UNITS)/trinityd.service
+
+uninstall: ## what install has installed, the configuration excepted
+	rm -rf $(DESTDIR)$(PREFIX)/bin/trinityd $(SHARE) $(UNITS)/trinityd.service
+
+IMAGE ?= localhost/trinityd
+BASE  ?= debian:bookworm-slim
+image: ## a container image with the demo checkpoint inside: IMAGE=NAME BASE=IMAGE
+	@deploy/image $(IMAGE) $(BASE)
+
+clean: ## removes the build folder
+	rm -rf $(BUILD)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 14

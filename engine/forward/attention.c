@@ -1,0 +1,109 @@
+/*
+ * Gated attention. Every layer: q and k are RMS-normed per head, v is not; the output is multiplied per channel by
+ * sigmoid(W_G h) before W_O, h being what q, k and v are made from. Local layers keep rotated keys and look back
+ * `window` keys; global layers know no positions. Which is which is one switch, here.
+ */
+#include "engine/forward/internal.h"
+
+#include <string.h>
+
+/* Keys and values of this thread's rows into the pages of the layer's kind. */
+static void store_keys(const struct worker *w, const struct tr_layer *l, int layer)
+{
+    struct tr_forward *f = w->f;
+    const struct tr_model_config *c = f->config;
+    int index = c->kind_index[layer];
+    float key[TR_MAX_HEAD_DIM];
+    for (int t = w->tid; t < f->n_tiles; t += w->n_threads) {
+        const struct tile *tile = &f->tiles[t];
+        for (int i = 0; i < tile->n; i++) {
+            size_t row = (size_t)tile->row0 + i;
+            for (int head = 0; head < c->n_kv_heads; head++) {
+                const float *v = f->v + row * f->sk + (size_t)head * c->head_dim;
+                f->kn->rmsnorm(f->k + row * f->sk + (size_t)head * c->head_dim, l->k_norm,
+                               c->head_dim, c->norm_eps, key);
+                if (c->kind[layer] == TR_LOCAL)
+                    tr_local_write(&f->local, tile->span->local, index, head, tile->pos0 + i,
+                                   f->rope_table + row * c->head_dim, key, v);
+                else
+                    tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i,
+                                    key, v);
+            }
+        }
+    }
+}
+
+/* One tile and KV head: normed queries of the head's group, attention, gate. */
+static void attend_tile(const struct worker *w, const struct tr_layer *l, int layer,
+                        const struct tile *tile, int head)
+{
+    struct tr_forward *f = w->f;
+    const struct tr_model_config *c = f->config;
+    int group = c->n_heads / c->n_kv_heads;
+    size_t width = (size_t)group * c->head_dim;
+    size_t offset = (size_t)head * width; /* of the group's channels in a row of q, z and o */
+
+    for (int i = 0; i < tile->n; i++)
+        for (int g = 0; g < group; g++)
+            f->kn->rmsnorm(
+                f->q + ((size_t)tile->row0 + i) * f->sq + offset + (size_t)g * c->head_dim,
+                l->q_norm, c->head_dim, c->norm_eps, w->q + i * width + (size_t)g * c->head_dim);
+    struct tr_kv_query query = {
+        .q = w->q,
+        .o = w->o,
+        .n_tokens = tile->n,
+        .group = group,
+        .pos0 = tile->pos0,
+        .window = c->window,
+        .layer = c->kind_index[layer],
+        .head = head,
+    };
+    if (c->kind[layer] == TR_LOCAL)
+        tr_local_attend(f->kn, &f->local, tile->span->local, &query,
+                        f->rope_table + (size_t)tile->row0 * c->head_dim, w->attend);
+    else
+        tr_global_attend(f->kn, &f->global, tile->span->global, &query, w->attend);
+    for (int i = 0; i < tile->n; i++) {
+        size_t row = (size_t)tile->row0 + i;
+        float *o = f->o.f32 + row * f->sq + offset;
+        memcpy(o, w->o + i * width, width * sizeof *o);
+        f->kn->gate(o, f->z + row * f->sq + offset, (int)width);
+    }
+}
+
+static void attend_tiles(const struct worker *w, const struct tr_layer *l, int layer)
+{
+    struct tr_forward *f = w->f;
+    int heads = f->config->n_kv_heads;
+    for (;;) {
+        int unit = atomic_fetch_add_explicit(&f->tickets[layer][0], 1, memory_order_relaxed);
+        if (unit >= f->n_tiles * heads)
+            return;
+        attend_tile(w, l, layer, &f->tiles[unit / heads], unit % heads);
+    }
+}
+
+void tr__attention(const struct worker *w, const struct tr_layer *l, int layer)
+{
+    struct tr_forward *f = w->f;
+    int begin;
+    int end;
+
+    project(w, &l->q, &f->h, f->q, f->sq);
+    project(w, &l->k, &f->h, f->k, f->sk);
+    project(w, &l->v, &f->h, f->v, f->sk);
+    project(w, &l->gate, &f->h, f->z, f->sq);
+    sync_threads(w);
+    store_keys(w, l, layer);
+    sync_threads(w);
+    attend_tiles(w, l, layer);
+    sync_threads(w);
+    unsigned forms = tr_wtype_form(l->o.type);
+    if (forms != TR_FORM_F32) {
+        share(w, f->n_rows, &begin, &end);
+        for (int r = begin; r < end; r++)
+            tr_rows_prepare(f->kn, &f->o, r, forms);
+        sync_threads(w);
+    }
+    project(w, &l->o, &f->o, f->branch, f->sd);
+}

@@ -1,0 +1,112 @@
+/* The forward pass's private state: one struct for the step, one per compute thread. */
+#ifndef TR_ENGINE_FORWARD_INTERNAL_H
+#define TR_ENGINE_FORWARD_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "engine/forward/forward.h"
+
+enum {
+    TILE_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
+    EXPERT_ROWS = 64, /* rows that go through an expert at a time: bounds the thread's scratch */
+    TICKETS = 2       /* phases of a layer whose work is handed out dynamically */
+};
+
+/* Consecutive rows of one span. */
+struct tile {
+    const struct tr_span *span;
+    int row0; /* first row in the batch */
+    int n;    /* rows, at most TILE_TOKENS */
+    int64_t pos0;
+};
+
+/* One compute thread's view of the step and its own scratch. */
+struct worker {
+    struct tr_forward *f;
+    int tid, n_threads;
+    void *matmul;       /* tr_matmul_scratch */
+    void *attend;       /* tr_kv_attend_scratch */
+    float *q, *o;       /* one tile and KV head: [TILE_TOKENS][group][head_dim] */
+    struct tr_rows in;  /* gathered rows of an expert [EXPERT_ROWS][d] */
+    float *gate, *up;   /* [EXPERT_ROWS][expert width, padded] */
+    struct tr_rows act; /* SwiGLU of an expert [EXPERT_ROWS][expert width] */
+};
+
+struct tr_forward {
+    const struct tr_weights *weights;
+    const struct tr_model_config *config;
+    const struct tr_kernels *kn;
+    struct tr_pool *pool;
+    struct tr_kv_layout local, global;
+    struct tr_rope rope;
+    struct tr_forward_probe probe; /* layer == NULL: off */
+    int max_rows, max_head_rows;
+    void *memory; /* every buffer below; bytes: memory_bytes */
+    uint64_t memory_bytes;
+    struct worker *workers; /* [threads] */
+
+    /* The batch, flattened. */
+    const struct tr_batch *batch;
+    int n_rows;
+    struct tile *tiles; /* [max_rows] at most */
+    int n_tiles;
+    int32_t *tokens;    /* [max_rows] */
+    int64_t *positions; /* [max_rows] */
+    int *head_row;      /* [max_rows]: rows that want logits */
+    int n_head_rows;
+    atomic_int (*tickets)[TICKETS]; /* [n_layers] */
+
+    /* Activations, a row per token. Strides in floats: tr_rows_stride of the width. */
+    size_t sd, sq, sk, sm; /* hidden, heads * head_dim, kv_heads * head_dim, widest MLP */
+    float *rope_table;     /* [max_rows][head_dim]: cosines, sines of the row's position */
+    float *x;              /* [max_rows][sd] residual stream */
+    struct tr_rows h;      /* [max_rows][sd] normed input of the branch */
+    float *q, *z;          /* [max_rows][sq] queries, gate logits */
+    float *k, *v;          /* [max_rows][sk] */
+    struct tr_rows o;      /* [max_rows][sq] gated attention output */
+    float *branch;         /* [max_rows][sd] output of a branch */
+    float *gate, *up;      /* [max_rows][sm] dense or shared MLP */
+    struct tr_rows act;    /* [max_rows][sm] its SwiGLU */
+
+    /* Mixture of experts. */
+    size_t se;            /* stride of scores */
+    float *scores;        /* [max_rows][se] router logits, then sigmoid */
+    int32_t *chosen;      /* [max_rows][k] experts by falling biased score */
+    float *chosen_weight; /* [max_rows][k] */
+    int *expert_begin;    /* [E + 1] slots of expert e: [begin[e], begin[e + 1]) */
+    int32_t *slot_row;    /* [max_rows * k] the row of a slot */
+    int32_t *slot;        /* [max_rows][k] the slot of a row's rank */
+    float *slots;         /* [max_rows * k][sd] expert outputs */
+
+    struct tr_rows final; /* [max_rows][sd] final normed rows that want logits, densely */
+    float *logits;        /* [max_head_rows][sv] */
+    size_t sv;
+    int head_first, head_n; /* arguments of tr_forward_head */
+};
+
+/* This thread's share [*begin, *end) of n items. */
+static inline void share(const struct worker *w, int n, int *begin, int *end)
+{
+    *begin = (int)((int64_t)n * w->tid / w->n_threads);
+    *end = (int)((int64_t)n * (w->tid + 1) / w->n_threads);
+}
+
+static inline void sync_threads(const struct worker *w)
+{
+    tr_pool_barrier(w->f->pool);
+}
+
+/* y = W x for all rows of the batch; this thread's columns. */
+static inline void project(const struct worker *w, const struct tr_matrix *m,
+                           const struct tr_rows *x, float *y, size_t ldy)
+{
+    tr_matmul(w->f->kn, m, x, w->f->n_rows, y, ldy, w->tid, w->n_threads, w->matmul);
+}
+
+/* attention.c: h -> branch. Ends without a barrier. */
+void tr__attention(const struct worker *w, const struct tr_layer *l, int layer);
+/* mlp.c: h -> branch, for the first layers and for those with experts. End without a barrier. */
+void tr__dense_mlp(const struct worker *w, const struct tr_layer *l);
+void tr__moe(const struct worker *w, const struct tr_layer *l, int layer);
+
+#endif

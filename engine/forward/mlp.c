@@ -1,0 +1,227 @@
+/*
+ * SwiGLU MLPs: dense in the first layers, then a sigmoid router over experts beside a shared expert.
+ *
+ * Scores are sigmoid(W_r h) in fp32. The k largest of score + bias are chosen (ties: lowest expert); the bias has no
+ * other use. Weights are the plain scores of the chosen, divided by their sum, times route_scale; the shared expert is
+ * not scaled. The batch's rows are grouped by expert so that each expert's weights are read once; every (row, rank)
+ * result has its own slot, and a row sums its slots in order of rank, so order of arrival can't matter.
+ */
+#include "engine/forward/internal.h"
+
+#include <string.h>
+
+#include "engine/kernels/math.h"
+
+/* act = SwiGLU(gate, up) of this thread's rows, in the form that `down` reads. */
+static void swiglu_rows(const struct worker *w, const struct tr_mlp *mlp)
+{
+    struct tr_forward *f = w->f;
+    int begin;
+    int end;
+    share(w, f->n_rows, &begin, &end);
+    struct tr_rows act = f->act;
+    act.k = mlp->down.k;
+    size_t stride = (size_t)tr_rows_stride(act.k);
+    for (int r = begin; r < end; r++) {
+        f->kn->swiglu(f->gate + (size_t)r * f->sm, f->up + (size_t)r * f->sm, act.k,
+                      act.f32 + (size_t)r * stride);
+        tr_rows_prepare(f->kn, &act, r, tr_wtype_form(mlp->down.type));
+    }
+}
+
+static void project_down(const struct worker *w, const struct tr_mlp *mlp)
+{
+    struct tr_rows act = w->f->act;
+    act.k = mlp->down.k;
+    project(w, &mlp->down, &act, w->f->branch, w->f->sd);
+}
+
+void tr__dense_mlp(const struct worker *w, const struct tr_layer *l)
+{
+    struct tr_forward *f = w->f;
+    project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
+    project(w, &l->mlp.up, &f->h, f->up, f->sm);
+    sync_threads(w);
+    swiglu_rows(w, &l->mlp);
+    sync_threads(w);
+    project_down(w, &l->mlp);
+}
+
+static void route(const struct worker *w, const struct tr_layer *l)
+{
+    struct tr_forward *f = w->f;
+    int begin;
+    int end;
+    share(w, f->config->n_experts, &begin, &end);
+    if (l->router_bf16)
+        f->kn->router_bf16(l->router_bf16, f->config->hidden_size, begin, end, f->h.f32, f->sd,
+                           f->n_rows, f->scores, f->se);
+    else
+        f->kn->router_f32(l->router_f32, f->config->hidden_size, begin, end, f->h.f32, f->sd,
+                          f->n_rows, f->scores, f->se);
+}
+
+/* The k best experts of a row and their weights, by falling biased score. */
+static void choose(const struct tr_forward *f, const struct tr_layer *l, int row)
+{
+    const struct tr_model_config *c = f->config;
+    float *score = f->scores + (size_t)row * f->se;
+    int32_t *chosen = f->chosen + (size_t)row * c->n_active;
+    float *weight = f->chosen_weight + (size_t)row * c->n_active;
+    float biased[TR_MAX_EXPERTS];
+    float sum = 0.0F;
+
+    for (int e = 0; e < c->n_experts; e++) {
+        score[e] = tr_sigmoidf(score[e]);
+        biased[e] = score[e] + l->expert_bias[e];
+    }
+    for (int rank = 0; rank < c->n_active; rank++) {
+        int best = -1;
+        for (int e = 0; e < c->n_experts; e++)
+            if (biased[e] == biased[e] && (best < 0 || biased[e] > biased[best]))
+                best = e;
+        if (best < 0) /* NaN scores: any expert gives NaN, take one that is in range */
+            best = rank;
+        chosen[rank] = best;
+        weight[rank] = score[best];
+        sum += score[best];
+        biased[best] = tr_bits_f32(0x7FC00000U); /* taken */
+    }
+    for (int rank = 0; rank < c->n_active; rank++) {
+        if (c->route_norm)
+            weight[rank] /= sum + 1e-20F;
+        weight[rank] *= c->route_scale;
+    }
+}
+
+static void choose_rows(const struct worker *w, const struct tr_layer *l)
+{
+    int begin;
+    int end;
+    share(w, w->f->n_rows, &begin, &end);
+    for (int r = begin; r < end; r++)
+        choose(w->f, l, r);
+}
+
+/* Slots by expert, rows ascending within one: counting sort of (row, rank). */
+static void group_rows(struct tr_forward *f)
+{
+    int n = f->n_rows * f->config->n_active;
+    int *begin = f->expert_begin;
+    memset(begin, 0, ((size_t)f->config->n_experts + 1) * sizeof *begin);
+    for (int i = 0; i < n; i++)
+        begin[f->chosen[i]]++;
+    int at = 0;
+    for (int e = 0; e <= f->config->n_experts; e++) {
+        at += begin[e];
+        begin[e] = at; /* the end, walked back below */
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        int s = --begin[f->chosen[i]];
+        f->slot_row[s] = i / f->config->n_active;
+        f->slot[i] = s;
+    }
+}
+
+static void gather(const struct tr_forward *f, const int32_t *rows, int n, unsigned forms,
+                   struct tr_rows *in)
+{
+    size_t sd = f->sd;
+    for (int i = 0; i < n; i++) {
+        size_t from = (size_t)rows[i];
+        if (forms & TR_FORM_F32)
+            memcpy(in->f32 + i * sd, f->h.f32 + from * sd, sd * sizeof *in->f32);
+        if (forms & TR_FORM_BF16)
+            memcpy(in->bf16 + i * sd, f->h.bf16 + from * sd, sd * sizeof *in->bf16);
+        if (forms & TR_FORM_Q8) {
+            size_t blocks = sd / 32;
+            memcpy(in->q8 + i * sd, f->h.q8 + from * sd, sd);
+            memcpy(in->q8_scale + i * blocks, f->h.q8_scale + from * blocks,
+                   blocks * sizeof *in->q8_scale);
+            memcpy(in->q8_sum + i * blocks, f->h.q8_sum + from * blocks,
+                   blocks * sizeof *in->q8_sum);
+        }
+    }
+}
+
+/* One expert for its rows, whole, on this thread. */
+static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin, int end)
+{
+    struct tr_forward *f = w->f;
+    size_t width = (size_t)tr_rows_stride(e->gate.n);
+    for (int s = begin; s < end; s += EXPERT_ROWS) {
+        int m = TR_MIN(EXPERT_ROWS, end - s);
+        struct tr_rows in = w->in;
+        if (m == 1)
+            in = tr_rows_at(&f->h, f->slot_row[s]);
+        else
+            gather(f, f->slot_row + s, m, tr_wtype_form(e->gate.type) | tr_wtype_form(e->up.type),
+                   &in);
+        tr_matmul(f->kn, &e->gate, &in, m, w->gate, width, 0, 1, w->matmul);
+        tr_matmul(f->kn, &e->up, &in, m, w->up, width, 0, 1, w->matmul);
+        for (int i = 0; i < m; i++) {
+            f->kn->swiglu(w->gate + i * width, w->up + i * width, e->gate.n,
+                          w->act.f32 + i * width);
+            tr_rows_prepare(f->kn, &w->act, i, tr_wtype_form(e->down.type));
+        }
+        tr_matmul(f->kn, &e->down, &w->act, m, f->slots + (size_t)s * f->sd, f->sd, 0, 1,
+                  w->matmul);
+    }
+}
+
+static void run_experts(const struct worker *w, const struct tr_layer *l, int layer)
+{
+    struct tr_forward *f = w->f;
+    for (;;) {
+        int e = atomic_fetch_add_explicit(&f->tickets[layer][1], 1, memory_order_relaxed);
+        if (e >= f->config->n_experts)
+            return;
+        if (f->expert_begin[e] < f->expert_begin[e + 1])
+            run_expert(w, &l->experts[e], f->expert_begin[e], f->expert_begin[e + 1]);
+    }
+}
+
+/* branch = shared + sum over ranks of weight * slot. */
+static void combine_rows(const struct worker *w, bool shared)
+{
+    struct tr_forward *f = w->f;
+    const struct tr_model_config *c = f->config;
+    int begin;
+    int end;
+    share(w, f->n_rows, &begin, &end);
+    for (int r = begin; r < end; r++) {
+        float *y = f->branch + (size_t)r * f->sd;
+        if (!shared)
+            memset(y, 0, (size_t)c->hidden_size * sizeof *y);
+        for (int rank = 0; rank < c->n_active; rank++) {
+            size_t i = (size_t)r * c->n_active + rank;
+            f->kn->axpy(f->chosen_weight[i], f->slots + (size_t)f->slot[i] * f->sd, y,
+                        c->hidden_size);
+        }
+    }
+}
+
+void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
+{
+    struct tr_forward *f = w->f;
+    bool shared = l->mlp.gate.n > 0;
+
+    route(w, l);
+    if (shared) {
+        project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
+        project(w, &l->mlp.up, &f->h, f->up, f->sm);
+    }
+    sync_threads(w);
+    choose_rows(w, l);
+    if (shared)
+        swiglu_rows(w, &l->mlp);
+    sync_threads(w);
+    if (w->tid == 0)
+        group_rows(f);
+    sync_threads(w);
+    if (shared)
+        project_down(w, &l->mlp);
+    run_experts(w, l, layer);
+    sync_threads(w);
+    combine_rows(w, shared);
+}

@@ -124,7 +124,7 @@ $(FUZZ): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 endif
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(patsubst %.c,$(BUILD)/%.d,$(SRC) $(TEST_ALL) $(wildcard tests/fuzz/*.c))
 
 # ---- running ----
 

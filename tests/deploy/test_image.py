@@ -79,7 +79,8 @@ def image():
     make_base()
     r = tool("deploy/image", IMAGE, BASE, IMAGE_FLAGS="--isolation chroot")
     assert r.returncode == 0, r.stdout[-3000:] + r.stderr[-3000:]
-    return json.loads(need("buildah", "inspect", "--type", "image", IMAGE))
+    yield json.loads(need("buildah", "inspect", "--type", "image", IMAGE))
+    tool("buildah", "rmi", "--prune")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     assert(c.n_layers >= 1 && c.n_layers <= TR_MAX_LAYERS && c.n_local + c.n_global == c.n_layers);
     assert(c.n_kv_heads >= 1 && c.n_heads % c.n_kv_heads == 0 && c.head_dim % 2 == 0);
-    assert(c.n_dense >= 0 && c.n_dense <= c.n_layers && c.window >= 1 && c.context >= 1);
+    assert(c.n_dense >= 0 && c.n_dense <= c.n_layers && c.context >= 1);
+    assert(c.n_local == 0 || c.window >= 1);
     if (c.n_dense < c.n_layers)
         assert(c.n_active >= 1 && c.n_active <= c.n_experts && c.n_experts <= TR_MAX_EXPERTS);
     return 0;

@@ -45,7 +45,9 @@ struct tr_rows {
     uint16_t *bf16;  /* [m][stride], rounded to nearest even, zero-padded to stride */
     int8_t *q8;      /* [m][stride], zero-padded */
     float *q8_scale; /* [m][stride / 32] */
-    int32_t *q8_sum; /* [m][stride / 32]: sum of the block's q8 */
+    int32_t *q8_sum; /* [m][stride / 32]: sums of the block's two halves of 16 as two int16, the
+                        first half in the low bits: one multiply-add of words gives any multiple
+                        of either or of both */
 };
 
 /* k rounded up to a multiple of 64. */
@@ -93,7 +95,8 @@ struct tr_kernels {
     /* y = bf16(x), zero-padded to tr_rows_stride(n) */
     void (*to_bf16)(const float *x, int n, uint16_t *y);
     /* Per block of 32: amax = max |x|; scale = amax / 127; q = round-half-even(x * (127 / amax)),
-     * all 0 if amax is 0; sum = sum of q. Zero-padded to tr_rows_stride(n). */
+     * all 0, the scale too, if amax < 1e-30; sum as in struct tr_rows. Zero-padded to
+     * tr_rows_stride(n). */
     void (*quantize)(const float *x, int n, int8_t *q, float *scale, int32_t *sum);
     /* Router scores: y[r][e] = lanes sum of fma(x[r][i], w[e][i]); w is fp32 or bf16 (widened: same
      * bits), [n][k] row-major. e in [e0, e1). */

@@ -1,0 +1,134 @@
+/* Packing rows of a file's matrix into P16 panels (panel.h), one panel at a time. */
+#include <limits.h>
+#include <string.h>
+
+#include "engine/kernels/kernels.h"
+#include "engine/kernels/panel.h"
+#include "engine/kernels/quants.h"
+
+size_t tr_packed_bytes(enum tr_wtype type, int n, int k)
+{
+    size_t row = tr_file_row_bytes(type, k);
+    if (n <= 0 || row == 0)
+        return 0;
+    size_t panels = ((size_t)n + TR_PANEL - 1) / TR_PANEL;
+    size_t total;
+    if (type == TR_W_F32)
+        return __builtin_mul_overflow((size_t)n, row, &total) ? 0 : total;
+    return __builtin_mul_overflow(panels, tr__panel_bytes(type, k), &total) ? 0 : total;
+}
+
+/* Sixteen rows of 2-byte elements; rows [n, 16) are zero. */
+static void pack_f16(const uint8_t *src, int n, int k, uint8_t *panel)
+{
+    memset(panel, 0, tr__panel_bytes(TR_W_F16, k));
+    for (int j = 0; j < n; j++) {
+        const uint8_t *row = src + (size_t)j * k * 2;
+        for (int i = 0; i < k; i++)
+            memcpy(panel + ((size_t)i * TR_PANEL + j) * 2, row + (size_t)i * 2, 2);
+    }
+}
+
+static void pack_bf16(const uint8_t *src, int n, int k, uint8_t *panel)
+{
+    memset(panel, 0, tr__panel_bytes(TR_W_BF16, k));
+    for (int j = 0; j < n; j++) {
+        const uint8_t *row = src + (size_t)j * k * 2;
+        for (int i = 0; i < k; i += 2)
+            memcpy(panel + ((size_t)i / 2 * TR_PANEL + j) * 4, row + (size_t)i * 2,
+                   i + 1 < k ? 4 : 2);
+    }
+}
+
+/* Puts column j of a block's quants in place; the lines were zeroed. */
+static void place_quants(enum tr_wtype type, const uint8_t q[32], int j, uint8_t *block)
+{
+    uint8_t *col = block + 4 * j;
+    if (type == TR_W_Q8_0) {
+        for (int quad = 0; quad < 8; quad++)
+            memcpy(col + quad * TR_LINE, q + 4 * quad, 4);
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        uint32_t low;
+        uint32_t high;
+        memcpy(&low, q + 4 * i, 4);
+        memcpy(&high, q + 4 * i + 16, 4);
+        uint32_t both = (low & 0x0F0F0F0FU) | (high & 0x0F0F0F0FU) << 4;
+        memcpy(col + i * TR_LINE, &both, 4);
+    }
+    uint8_t *upper = col + 4 * TR_LINE;
+    for (int quad = 0; quad < 8 && type != TR_W_Q4_0 && type != TR_W_Q4_K; quad++) {
+        for (int b = 0; b < 4; b++) {
+            int bits = q[4 * quad + b] >> 4;
+            if (type == TR_W_Q5_K)
+                upper[b] |= (uint8_t)(bits << quad);
+            else
+                upper[quad / 4 * TR_LINE + b] |= (uint8_t)(bits << 2 * (quad % 4));
+        }
+    }
+}
+
+/* Puts column j of the scales of block b of a group in place. */
+static void place_scales(enum tr_wtype type, const struct tr_file_block *f, int b, int j,
+                         uint8_t *scales)
+{
+    switch (type) {
+    case TR_W_Q8_0:
+    case TR_W_Q4_0:
+        memcpy(scales + ((size_t)b * TR_PANEL + j) * 2, &f->d, 2);
+        return;
+    case TR_W_Q6_K:
+        scales[2 * b * TR_PANEL + j] = f->sc[0];
+        scales[(2 * b + 1) * TR_PANEL + j] = f->sc[1];
+        break;
+    default:
+        scales[b * TR_PANEL + j] = f->sc[0];
+        scales[TR_K_MINS + b * TR_PANEL + j] = f->mn;
+        memcpy(scales + TR_K_DMIN + 2 * j, &f->dmin, 2);
+        break;
+    }
+    memcpy(scales + TR_K_D + 2 * j, &f->d, 2);
+}
+
+static void pack_q(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
+{
+    struct tr_panel_shape shape = tr__panel_shape(type);
+    size_t row_bytes = tr_file_row_bytes(type, k);
+    for (int b = 0; b < k / TR_BLOCK; b++) {
+        uint8_t *group = panel + (size_t)(b / shape.blocks) * tr__group_bytes(type);
+        int in_group = b % shape.blocks;
+        if (in_group == 0)
+            memset(group, 0, tr__group_bytes(type));
+        uint8_t *block = group + (size_t)in_group * shape.block_lines * TR_LINE;
+        for (int j = 0; j < n; j++) {
+            struct tr_file_block f;
+            tr__file_block_read(type, src + j * row_bytes, b, &f);
+            place_quants(type, f.q, j, block);
+            place_scales(type, &f, in_group, j, group + tr__scales_at(type));
+        }
+    }
+}
+
+void tr_pack_rows(enum tr_wtype type, const void *src, int row0, int rows, int n, int k,
+                  void *packed)
+{
+    const uint8_t *from = src;
+    size_t row_bytes = tr_file_row_bytes(type, k);
+    if (type == TR_W_F32) {
+        memcpy((uint8_t *)packed + (size_t)row0 * row_bytes, from, (size_t)rows * row_bytes);
+        return;
+    }
+    size_t panel_bytes = tr__panel_bytes(type, k);
+    for (int r = 0; r < rows; r += TR_PANEL) {
+        uint8_t *panel = (uint8_t *)packed + (size_t)((row0 + r) / TR_PANEL) * panel_bytes;
+        int here = TR_MIN(TR_PANEL, TR_MIN(rows - r, n - row0 - r));
+        const uint8_t *at = from + (size_t)r * row_bytes;
+        if (type == TR_W_F16)
+            pack_f16(at, here, k, panel);
+        else if (type == TR_W_BF16)
+            pack_bf16(at, here, k, panel);
+        else
+            pack_q(type, at, here, k, panel);
+    }
+}

@@ -276,13 +276,27 @@ static void add_string(const struct tr_option *row, const char *s, struct tr_buf
     tr_json_quote(out, s, strlen(s));
 }
 
-/* 0 as its word, durations with their unit. */
+/* The largest unit that keeps a size whole. */
+static const struct unit *size_unit(double v)
+{
+    size_t u = TR_ARRAY_LEN(size_units) - 1;
+    while (u > 0 && fmod(v, size_units[u].factor) != 0)
+        u--;
+    return &size_units[u];
+}
+
+/* 0 as its word; sizes and durations with their unit, in quotes. */
 static void add_number(const struct tr_option *row, double v, struct tr_buf *out)
 {
+    const struct unit *u = size_unit(v);
     if (v == 0 && row->words)
         tr_buf_addf(out, "\"%s\"", row->words);
+    else if (row->type == TR_OPTION_SIZE)
+        tr_buf_addf(out, "\"%.0f%s\"", v / u->factor, u->name);
+    else if (row->type == TR_OPTION_DURATION && fmod(v, 1000) != 0)
+        tr_buf_addf(out, "\"%.0fms\"", v);
     else if (row->type == TR_OPTION_DURATION)
-        tr_buf_addf(out, fmod(v, 1000) == 0 ? "\"%gs\"" : "\"%.3fs\"", v / 1000);
+        tr_buf_addf(out, "\"%.0fs\"", v / 1000);
     else
         tr_buf_addf(out, "%.17g", v);
 }
@@ -332,16 +346,9 @@ void tr_option_json(const struct tr_option *row, const struct tr_options *o, str
     }
 }
 
-static void add_size(struct tr_buf *out, double v)
-{
-    size_t u = TR_ARRAY_LEN(size_units) - 1;
-    while (u > 0 && fmod(v, size_units[u].factor) != 0)
-        u--;
-    tr_buf_addf(out, "%.0f%s", v / size_units[u].factor, size_units[u].name);
-}
-
 void tr_option_expected(const struct tr_option *row, struct tr_buf *out)
 {
+    const struct unit *least, *most;
     switch (row->type) {
     case TR_OPTION_BOOL:
         tr_buf_adds(out, "true or false");
@@ -358,11 +365,10 @@ void tr_option_expected(const struct tr_option *row, struct tr_buf *out)
             tr_buf_adds(out, *s == '|' ? ", " : (char[]){*s, '\0'});
         return;
     case TR_OPTION_SIZE:
-        tr_buf_adds(out, "a size from ");
-        add_size(out, row->min);
-        tr_buf_adds(out, " to ");
-        add_size(out, row->max);
-        tr_buf_adds(out, " (units KiB, MiB, GiB, TiB)");
+        least = size_unit(row->min);
+        most = size_unit(row->max);
+        tr_buf_addf(out, "a size from %.0f%s to %.0f%s (units KiB, MiB, GiB, TiB)",
+                    row->min / least->factor, least->name, row->max / most->factor, most->name);
         break;
     case TR_OPTION_DURATION:
         tr_buf_addf(out, "a duration from %.0fms to %.0fh (units ms, s, m, h)", row->min,

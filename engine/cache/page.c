@@ -1,0 +1,290 @@
+#include "engine/cache/page.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SYSTEM_PAGE = 4096 };
+
+static void list_init(struct tr_page *head)
+{
+    head->prev = head->next = head;
+}
+
+static bool list_empty(const struct tr_page *head)
+{
+    return head->next == head;
+}
+
+static void list_remove(struct tr_page *p)
+{
+    p->prev->next = p->next;
+    p->next->prev = p->prev;
+    p->prev = p->next = NULL;
+}
+
+static void list_append(struct tr_page *head, struct tr_page *p)
+{
+    p->prev = head->prev;
+    p->next = head;
+    p->prev->next = p;
+    head->prev = p;
+}
+
+static void list_push(struct tr_page *head, struct tr_page *p)
+{
+    list_append(head->next, p);
+}
+
+size_t tr_page_stride(size_t page_bytes)
+{
+    return TR_ROUND_UP(page_bytes, (size_t)SYSTEM_PAGE);
+}
+
+void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit)
+{
+    *b = (struct tr_page_budget){.limit = limit};
+    for (int c = 0; c < TR_EVICT_CLASSES; c++)
+        list_init(&b->evictable[c]);
+}
+
+/* Address space for the whole budget; memory comes when pages are touched. */
+static void *map_pages(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* refused where huge pages are off */
+    return p;
+}
+
+int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b, size_t page_bytes,
+                      int page_tokens, struct tr_err *err)
+{
+    *p = (struct tr_page_pool){.budget = b, .page_bytes = page_bytes, .page_tokens = page_tokens};
+    list_init(&p->free);
+    list_init(&p->idle);
+    b->pools[b->pools[0] ? 1 : 0] = p;
+    if (!page_bytes)
+        return 0;
+    p->stride = tr_page_stride(page_bytes);
+    uint64_t n = TR_MIN(b->limit / p->stride, (uint64_t)INT32_MAX / 2);
+    size_t buckets = 64;
+    while (buckets < n)
+        buckets *= 2;
+    p->n_pages = (int)n;
+    p->index_mask = buckets - 1;
+    p->index = calloc(buckets, sizeof(struct tr_page *));
+    p->pages = calloc(n + 1, sizeof *p->pages);
+    p->ids = calloc(n + 1, (size_t)page_tokens * sizeof *p->ids);
+    p->memory = n ? map_pages((size_t)n * p->stride) : NULL;
+    if (p->index && p->pages && p->ids && (p->memory || !n))
+        return 0;
+    tr_page_pool_done(p);
+    return tr_err_set(err, TR_ENOMEM, "kv_cache", "cannot map %llu bytes for the KV cache",
+                      (unsigned long long)(n * p->stride));
+}
+
+void tr_page_pool_done(struct tr_page_pool *p)
+{
+    if (p->memory)
+        munmap(p->memory, (size_t)p->n_pages * p->stride);
+    free(p->index);
+    free(p->pages);
+    free(p->ids);
+    *p = (struct tr_page_pool){0};
+}
+
+void *tr_page_data(const struct tr_page *page)
+{
+    const struct tr_page_pool *p = page->pool;
+    return p->memory + (size_t)(page - p->pages) * p->stride;
+}
+
+int32_t *tr_page_ids(const struct tr_page *page)
+{
+    const struct tr_page_pool *p = page->pool;
+    return p->ids + (size_t)(page - p->pages) * (size_t)p->page_tokens;
+}
+
+/* -- the index -- */
+
+static struct tr_page **bucket_of(struct tr_page_pool *p, struct tr_hash key)
+{
+    return &p->index[key.lo & p->index_mask];
+}
+
+static bool same_identity(const struct tr_page *page, struct tr_hash key, int64_t start,
+                          const int32_t *ids)
+{
+    return tr_hash_equal(page->key, key) && page->start == start &&
+           memcmp(tr_page_ids(page), ids, (size_t)page->pool->page_tokens * sizeof *ids) == 0;
+}
+
+static struct tr_page *lookup(struct tr_page_pool *p, struct tr_hash key, int64_t start,
+                              const int32_t *ids)
+{
+    struct tr_page *page = *bucket_of(p, key);
+    while (page && !same_identity(page, key, start, ids))
+        page = page->bucket;
+    return page;
+}
+
+static struct tr_hash checksum(const struct tr_page *page)
+{
+    return tr_hash(tr_page_data(page), page->pool->page_bytes);
+}
+
+static void release_free(struct tr_page *page)
+{
+    struct tr_page_pool *p = page->pool;
+    page->keep = false;
+    if (p->poison) /* all ones is a NaN in every float type */
+        memset(tr_page_data(page), 0xFF, p->stride);
+    list_push(&p->free, page);
+}
+
+/* Takes a page out of the index; if nobody holds it, it becomes free. */
+static void forget(struct tr_page *page)
+{
+    struct tr_page_pool *p = page->pool;
+    struct tr_page **at = bucket_of(p, page->key);
+    while (*at != page)
+        at = &(*at)->bucket;
+    *at = page->bucket;
+    page->bucket = NULL;
+    page->sealed = false;
+    if (page->refs == 0) {
+        list_remove(page);
+        p->cached--;
+        release_free(page);
+    }
+}
+
+void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const int32_t *ids,
+                  bool compare)
+{
+    struct tr_page_pool *p = page->pool;
+    struct tr_page *twin = lookup(p, key, start, ids);
+    if (twin) {
+        if (!compare)
+            return;
+        if (memcmp(tr_page_data(twin), tr_page_data(page), p->page_bytes) == 0) {
+            p->verified++;
+            return;
+        }
+        p->mismatches++;
+        forget(twin);
+    }
+    page->key = key;
+    page->start = start;
+    memcpy(tr_page_ids(page), ids, (size_t)p->page_tokens * sizeof *ids);
+    if (p->verify)
+        page->checksum = checksum(page);
+    page->bucket = *bucket_of(p, key);
+    *bucket_of(p, key) = page;
+    page->sealed = true;
+}
+
+struct tr_page *tr_page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
+                             const int32_t *ids)
+{
+    struct tr_page *page = lookup(p, key, start, ids);
+    if (page && p->verify && !tr_hash_equal(checksum(page), page->checksum)) {
+        forget(page);
+        p->mismatches++;
+        return NULL;
+    }
+    return page;
+}
+
+/* -- references and memory -- */
+
+/* Gives a free page's memory back to the system. The pool then stops asking for huge pages, since
+ * the kernel would fill the holes again behind our back. */
+static void give_back(struct tr_page *page)
+{
+    struct tr_page_pool *p = page->pool;
+    list_remove(page);
+    (void)madvise(p->memory, (size_t)p->n_pages * p->stride, MADV_NOHUGEPAGE);
+    (void)madvise(tr_page_data(page), p->stride, MADV_DONTNEED);
+    list_push(&p->idle, page);
+    p->budget->committed -= p->stride;
+}
+
+/* Lowers what is committed by at least one page: a free page of the other pool first, then the
+ * cheapest cached one of either. Returns false if everything is held. */
+static bool reclaim(struct tr_page_budget *b, const struct tr_page_pool *wanted)
+{
+    for (int i = 0; i < 2; i++) {
+        struct tr_page_pool *other = b->pools[i];
+        if (other && other != wanted && !list_empty(&other->free)) {
+            give_back(other->free.next);
+            return true;
+        }
+    }
+    for (int c = 0; c < TR_EVICT_CLASSES; c++)
+        if (!list_empty(&b->evictable[c])) {
+            forget(b->evictable[c].next);
+            return true;
+        }
+    return false;
+}
+
+struct tr_page *tr_page_take(struct tr_page_pool *p)
+{
+    struct tr_page_budget *b = p->budget;
+    struct tr_page *page;
+    while (list_empty(&p->free) && b->committed + p->stride > b->limit)
+        if (!reclaim(b, p))
+            return NULL;
+    if (!list_empty(&p->free)) {
+        page = p->free.next;
+        list_remove(page);
+    } else {
+        if (!list_empty(&p->idle)) {
+            page = p->idle.next;
+            list_remove(page);
+        } else {
+            page = &p->pages[p->n_touched++];
+            page->pool = p;
+        }
+        b->committed += p->stride;
+    }
+    page->refs = 1;
+    p->used++;
+    return page;
+}
+
+void tr_page_ref(struct tr_page *page)
+{
+    if (page->refs++ == 0) {
+        list_remove(page);
+        page->pool->cached--;
+        page->pool->used++;
+    }
+}
+
+void tr_page_unref(struct tr_page *page)
+{
+    struct tr_page_pool *p = page->pool;
+    if (--page->refs)
+        return;
+    p->used--;
+    if (page->sealed) {
+        p->cached++;
+        list_append(&p->budget->evictable[page->keep ? TR_EVICT_LATE : TR_EVICT_FIRST], page);
+    } else {
+        release_free(page);
+    }
+}
+
+uint64_t tr_page_budget_held(const struct tr_page_budget *b)
+{
+    uint64_t held = 0;
+    for (int i = 0; i < 2; i++)
+        if (b->pools[i])
+            held += (uint64_t)b->pools[i]->used * b->pools[i]->stride;
+    return held;
+}

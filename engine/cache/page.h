@@ -1,0 +1,89 @@
+/*
+ * The mechanics of a page pool: memory, references, eviction, the content index. It knows no kind
+ * and no layer; pages.h puts the two typed pools on top of it, and only pages.c includes this.
+ *
+ * Both pools draw on one budget of bytes, so that neither many short requests (local pages) nor a
+ * few long ones (global pages) are refused while the other kind's memory lies idle. Each pool
+ * reserves address space for the whole budget and touches it as needed; memory moves from one pool
+ * to the other by giving pages back to the system.
+ *
+ * A page is free (no contents), held (refs > 0), or cached (no reference, but indexed by content
+ * and evictable, least recently used first).
+ */
+#ifndef TR_ENGINE_CACHE_PAGE_H
+#define TR_ENGINE_CACHE_PAGE_H
+
+#include "config/err.h"
+#include "config/hash.h"
+
+struct tr_page_pool;
+
+/* What a page knows of itself beside its kind, which is its pool's. */
+struct tr_page {
+    struct tr_page_pool *pool;
+    struct tr_page *prev, *next; /* free list, or the list of evictable pages */
+    struct tr_page *bucket;      /* next in the index */
+    struct tr_hash key; /* chain over fingerprint, kind, salt and all ids up to the page's end */
+    struct tr_hash checksum; /* of the data, when sealed and the pool verifies */
+    int64_t start;           /* absolute position of the first slot, set when sealed */
+    int refs;                /* sequences that hold it */
+    bool sealed;             /* complete, and in the index */
+    bool keep;               /* evicted late: a later request may resume right behind it */
+};
+
+/* Eviction order: pages that no resume point needs, then the others; oldest first in each. */
+enum { TR_EVICT_FIRST, TR_EVICT_LATE, TR_EVICT_CLASSES };
+
+struct tr_page_budget {
+    uint64_t limit;                             /* bytes of page memory in both pools */
+    uint64_t committed;                         /* bytes in use, cached or free but touched */
+    struct tr_page evictable[TR_EVICT_CLASSES]; /* list heads */
+    struct tr_page_pool *pools[2];
+};
+
+struct tr_page_pool {
+    struct tr_page_budget *budget;
+    size_t page_bytes; /* of data; 0 = the model has no layer of the kind: the pool is inert */
+    size_t stride;     /* bytes a page costs: page_bytes rounded up to the system's page */
+    int page_tokens;
+    int n_pages;           /* most it can ever hold */
+    int n_touched;         /* pages [n_touched, n_pages) were never used */
+    int used, cached;      /* pages held; pages evictable */
+    char *memory;          /* [n_pages] of stride; mapped, touched as needed */
+    struct tr_page *pages; /* [n_pages] */
+    int32_t *ids;          /* [n_pages][page_tokens], valid when sealed */
+    struct tr_page free;   /* list head: memory committed */
+    struct tr_page idle;   /* list head: memory given back */
+    struct tr_page **index;
+    size_t index_mask;
+    uint64_t mismatches, verified; /* comparisons of contents that failed; that a twin passed */
+    bool verify;                   /* keep checksums and compare them at each reuse */
+    bool poison;                   /* fill freed pages with NaN: for tests */
+};
+
+size_t tr_page_stride(size_t page_bytes);
+void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit);
+TR_NODISCARD int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b,
+                                   size_t page_bytes, int page_tokens, struct tr_err *err);
+void tr_page_pool_done(struct tr_page_pool *p);
+
+/* A page with one reference and undefined contents; evicts if it must. NULL: all memory is held. */
+struct tr_page *tr_page_take(struct tr_page_pool *p);
+void tr_page_ref(struct tr_page *page);
+void tr_page_unref(struct tr_page *page);
+void *tr_page_data(const struct tr_page *page);
+/* Bytes of all held pages: what is left of the limit can be taken. */
+uint64_t tr_page_budget_held(const struct tr_page_budget *b);
+
+/* Makes a complete held page findable by content, unless a twin already is. compare: the twin's
+ * bytes are compared; a twin that differs is forgotten. */
+void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const int32_t *ids,
+                  bool compare);
+/* The sealed page of that identity: key, start and ids are all compared, with `verify` the checksum
+ * too; a page that fails that is forgotten. NULL if there is none. */
+struct tr_page *tr_page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
+                             const int32_t *ids);
+/* The page's ids [page_tokens]. */
+int32_t *tr_page_ids(const struct tr_page *page);
+
+#endif

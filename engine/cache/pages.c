@@ -1,0 +1,311 @@
+#include "engine/cache/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cache/page.h"
+
+struct tr_local_page {
+    struct tr_page base;
+};
+struct tr_global_page {
+    struct tr_page base;
+};
+
+struct tr_pages {
+    struct tr_page_budget budget;
+    struct tr_page_pool local, global;
+};
+
+int tr_pages_open(struct tr_pages **ret, const struct tr_pages_options *o, struct tr_err *err)
+{
+    const struct tr_kv_layout *l = o->local;
+    const struct tr_kv_layout *g = o->global;
+    struct tr_pages *p = calloc(1, sizeof *p);
+    if (!p)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    tr_page_budget_init(&p->budget, o->budget_bytes);
+    int r = tr_page_pool_init(&p->local, &p->budget, l->n_layers ? l->page_bytes : 0,
+                              l->page_tokens, err);
+    if (!r)
+        r = tr_page_pool_init(&p->global, &p->budget, g->n_layers ? g->page_bytes : 0,
+                              g->page_tokens, err);
+    if (r) {
+        tr_pages_close(p);
+        return r;
+    }
+    p->local.verify = p->global.verify = o->verify;
+    p->local.poison = p->global.poison = o->poison;
+    *ret = p;
+    return 0;
+}
+
+struct tr_pages *tr_pages_close(struct tr_pages *p)
+{
+    if (p) {
+        tr_page_pool_done(&p->local);
+        tr_page_pool_done(&p->global);
+        free(p);
+    }
+    return NULL;
+}
+
+size_t tr_local_page_cost(const struct tr_kv_layout *local)
+{
+    return local->n_layers ? tr_page_stride(local->page_bytes) : 0;
+}
+
+size_t tr_global_page_cost(const struct tr_kv_layout *global)
+{
+    return global->n_layers ? tr_page_stride(global->page_bytes) : 0;
+}
+
+static struct tr_page_counts counts(const struct tr_page_pool *p)
+{
+    return (struct tr_page_counts){.used = p->used, .cached = p->cached, .total = p->n_pages};
+}
+
+struct tr_page_counts tr_local_counts(const struct tr_pages *p)
+{
+    return counts(&p->local);
+}
+
+struct tr_page_counts tr_global_counts(const struct tr_pages *p)
+{
+    return counts(&p->global);
+}
+
+uint64_t tr_pages_held(const struct tr_pages *p)
+{
+    return tr_page_budget_held(&p->budget);
+}
+
+void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_t *ret_verified)
+{
+    *ret_mismatches = p->local.mismatches + p->global.mismatches;
+    *ret_verified = p->local.verified + p->global.verified;
+}
+
+/* -- tables of local pages -- */
+
+int tr_local_table_init(struct tr_local_table *t, int n_pages)
+{
+    *t = (struct tr_local_table){.cap = n_pages};
+    t->pages = calloc((size_t)n_pages, sizeof(struct tr_local_page *));
+    t->data = calloc((size_t)n_pages, sizeof(void *));
+    if (t->pages && t->data)
+        return 0;
+    tr_local_table_done(t);
+    return TR_ENOMEM;
+}
+
+void tr_local_table_done(struct tr_local_table *t)
+{
+    free(t->pages);
+    free(t->data);
+    *t = (struct tr_local_table){0};
+}
+
+static void local_append(struct tr_local_table *t, struct tr_page *page)
+{
+    t->pages[t->n] = (struct tr_local_page *)page;
+    t->data[t->n] = tr_page_data(page);
+    t->n++;
+}
+
+static bool local_take(struct tr_pages *p, struct tr_local_table *t)
+{
+    struct tr_page *page = tr_page_take(&p->local);
+    if (page)
+        local_append(t, page);
+    return page != NULL;
+}
+
+bool tr_local_extend(struct tr_pages *p, struct tr_local_table *t, int64_t begin, int64_t end)
+{
+    if (!p->local.page_bytes)
+        return true;
+    if (t->n == 0)
+        t->first = begin / p->local.page_tokens;
+    while ((t->first + t->n) * p->local.page_tokens < end)
+        if (!local_take(p, t))
+            return false;
+    return true;
+}
+
+void tr_local_drop(struct tr_pages *p, struct tr_local_table *t, int64_t first)
+{
+    int n = 0;
+    while (n < t->n && (t->first + n + 1) * p->local.page_tokens <= first)
+        tr_page_unref(&t->pages[n++]->base);
+    if (n == 0)
+        return;
+    t->n -= n;
+    t->first += n;
+    memmove(t->pages, t->pages + n, (size_t)t->n * sizeof *t->pages);
+    memmove(t->data, t->data + n, (size_t)t->n * sizeof *t->data);
+}
+
+/* Last page first: pages deep in a sequence are worth less than those that they build on. */
+void tr_local_truncate(struct tr_pages *p, struct tr_local_table *t, int64_t n_pages)
+{
+    (void)p;
+    while (t->n && t->first + t->n > n_pages)
+        tr_page_unref(&t->pages[--t->n]->base);
+}
+
+bool tr_local_fork(struct tr_pages *p, struct tr_local_table *to, const struct tr_local_table *from,
+                   int64_t end)
+{
+    to->first = from->first;
+    for (int i = 0; i < from->n && (from->first + i) * p->local.page_tokens < end; i++) {
+        if ((from->first + i + 1) * p->local.page_tokens <= end) {
+            tr_page_ref(&from->pages[i]->base);
+            local_append(to, &from->pages[i]->base);
+        } else if (local_take(p, to)) {
+            memcpy(to->data[i], from->data[i], p->local.page_bytes);
+        } else {
+            tr_local_truncate(p, to, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+struct tr_hash tr_local_root(struct tr_hash fingerprint, const uint64_t salt[2])
+{
+    static const char kind[] = "local, rotated at absolute positions";
+    return tr_hash_link(tr_hash_link(fingerprint, salt, 2 * sizeof *salt), kind, sizeof kind);
+}
+
+static struct tr_page *local_at(const struct tr_local_table *t, int64_t page)
+{
+    return page >= t->first && page < t->first + t->n ? &t->pages[page - t->first]->base : NULL;
+}
+
+void tr_local_seal(struct tr_pages *p, const struct tr_local_table *t, int64_t page,
+                   struct tr_hash key, const int32_t *ids, bool compare)
+{
+    struct tr_page *held = local_at(t, page);
+    if (held)
+        tr_page_seal(held, key, page * p->local.page_tokens, ids, compare);
+}
+
+void tr_local_keep(const struct tr_local_table *t, int64_t page)
+{
+    struct tr_page *held = local_at(t, page);
+    if (held)
+        held->keep = true;
+}
+
+struct tr_local_page *tr_local_find(struct tr_pages *p, int64_t page, struct tr_hash key,
+                                    const int32_t *ids)
+{
+    return (struct tr_local_page *)tr_page_find(&p->local, key, page * p->local.page_tokens, ids);
+}
+
+void tr_local_adopt(struct tr_pages *p, struct tr_local_table *t, int64_t page,
+                    struct tr_local_page *found)
+{
+    (void)p;
+    if (t->n == 0)
+        t->first = page;
+    tr_page_ref(&found->base);
+    local_append(t, &found->base);
+}
+
+/* -- tables of global pages -- */
+
+int tr_global_table_init(struct tr_global_table *t, int n_pages)
+{
+    *t = (struct tr_global_table){.cap = n_pages};
+    t->pages = calloc((size_t)n_pages, sizeof(struct tr_global_page *));
+    t->data = calloc((size_t)n_pages, sizeof(void *));
+    if (t->pages && t->data)
+        return 0;
+    tr_global_table_done(t);
+    return TR_ENOMEM;
+}
+
+void tr_global_table_done(struct tr_global_table *t)
+{
+    free(t->pages);
+    free(t->data);
+    *t = (struct tr_global_table){0};
+}
+
+static void global_append(struct tr_global_table *t, struct tr_page *page)
+{
+    t->pages[t->n] = (struct tr_global_page *)page;
+    t->data[t->n] = tr_page_data(page);
+    t->n++;
+}
+
+static bool global_take(struct tr_pages *p, struct tr_global_table *t)
+{
+    struct tr_page *page = tr_page_take(&p->global);
+    if (page)
+        global_append(t, page);
+    return page != NULL;
+}
+
+bool tr_global_extend(struct tr_pages *p, struct tr_global_table *t, int64_t end)
+{
+    if (!p->global.page_bytes)
+        return true;
+    while ((int64_t)t->n * p->global.page_tokens < end)
+        if (!global_take(p, t))
+            return false;
+    return true;
+}
+
+void tr_global_truncate(struct tr_pages *p, struct tr_global_table *t, int64_t n_pages)
+{
+    (void)p;
+    while (t->n > n_pages)
+        tr_page_unref(&t->pages[--t->n]->base);
+}
+
+bool tr_global_fork(struct tr_pages *p, struct tr_global_table *to,
+                    const struct tr_global_table *from, int64_t end)
+{
+    for (int i = 0; i < from->n && (int64_t)i * p->global.page_tokens < end; i++) {
+        if ((int64_t)(i + 1) * p->global.page_tokens <= end) {
+            tr_page_ref(&from->pages[i]->base);
+            global_append(to, &from->pages[i]->base);
+        } else if (global_take(p, to)) {
+            memcpy(to->data[i], from->data[i], p->global.page_bytes);
+        } else {
+            tr_global_truncate(p, to, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+struct tr_hash tr_global_root(struct tr_hash fingerprint, const uint64_t salt[2])
+{
+    static const char kind[] = "global, unrotated";
+    return tr_hash_link(tr_hash_link(fingerprint, salt, 2 * sizeof *salt), kind, sizeof kind);
+}
+
+void tr_global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t page,
+                    struct tr_hash key, const int32_t *ids, bool compare)
+{
+    if (page < t->n)
+        tr_page_seal(&t->pages[page]->base, key, page * p->global.page_tokens, ids, compare);
+}
+
+struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
+                                      const int32_t *ids)
+{
+    return (struct tr_global_page *)tr_page_find(&p->global, key, page * p->global.page_tokens,
+                                                 ids);
+}
+
+void tr_global_adopt(struct tr_pages *p, struct tr_global_table *t, struct tr_global_page *found)
+{
+    (void)p;
+    tr_page_ref(&found->base);
+    global_append(t, &found->base);
+}

@@ -1,0 +1,114 @@
+#include "engine/cache/prefix.h"
+
+/* Besides prompt ends, turn ends and branch points, the tail before every EVERY_TAILS-th multiple
+ * of the tail's own length is kept: an edit in the middle of a long text then costs at most that
+ * much recomputation, for 1 / EVERY_TAILS of the memory that keeping all local pages would take. */
+enum { EVERY_TAILS = 16 };
+
+int64_t tr_prefix_tail(const struct tr_prefix_shape *s)
+{
+    return s->has_local ? TR_CEIL_DIV((int64_t)s->window - 1, s->page_tokens) : 0;
+}
+
+void tr_prefix_init(struct tr_prefix *x, struct tr_hash fingerprint, const uint64_t salt[2])
+{
+    *x = (struct tr_prefix){.local = tr_local_root(fingerprint, salt),
+                            .global = tr_global_root(fingerprint, salt)};
+}
+
+/* Takes the chain over one more page of ids. */
+static void advance(struct tr_prefix *x, const struct tr_prefix_shape *s, const int32_t *ids)
+{
+    const int32_t *page = ids + x->pages * s->page_tokens;
+    size_t bytes = (size_t)s->page_tokens * sizeof *page;
+    x->local = tr_hash_link(x->local, page, bytes);
+    x->global = tr_hash_link(x->global, page, bytes);
+    x->pages++;
+}
+
+/* The greatest number of pages at which a sequence that has `first` full pages may resume. */
+static int64_t longest_match(struct tr_pages *p, const struct tr_prefix_shape *s,
+                             struct tr_prefix x, const int32_t *ids, int64_t n_pages,
+                             int64_t *ret_global)
+{
+    int64_t first = x.pages;
+    int64_t best = first;
+    int64_t run = 0; /* local pages found in a row, up to here */
+    int64_t i = first;
+    for (; i < n_pages; i++) {
+        const int32_t *page = ids + i * s->page_tokens;
+        advance(&x, s, ids);
+        if (s->has_global && !tr_global_find(p, i, x.global, page))
+            break;
+        run = s->has_local && tr_local_find(p, i, x.local, page) ? run + 1 : 0;
+        if (run >= TR_MIN(tr_prefix_tail(s), i + 1 - first))
+            best = i + 1;
+    }
+    *ret_global = i;
+    return best;
+}
+
+int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
+                        const struct tr_prefix_use *use, int64_t n_computed, int64_t n_max,
+                        int64_t *ret_matched)
+{
+    int64_t first = use->chain->pages;
+    int64_t matched;
+    int64_t best = longest_match(p, s, *use->chain, use->ids, n_max / s->page_tokens, &matched);
+    if (ret_matched)
+        *ret_matched = matched * s->page_tokens;
+    if (best * s->page_tokens <= n_computed)
+        return n_computed;
+
+    int64_t tail = TR_MAX(best - tr_prefix_tail(s), 0);
+    tr_global_truncate(p, use->global, first);
+    tr_local_truncate(p, use->local, first);
+    tr_local_drop(p, use->local, tail * s->page_tokens);
+    for (int64_t i = first; i < best; i++) {
+        const int32_t *page = use->ids + i * s->page_tokens;
+        advance(use->chain, s, use->ids);
+        if (s->has_global)
+            tr_global_adopt(p, use->global, tr_global_find(p, i, use->chain->global, page));
+        if (s->has_local && i >= tail) {
+            tr_local_adopt(p, use->local, i, tr_local_find(p, i, use->chain->local, page));
+            tr_local_keep(use->local, i); /* it served once */
+        }
+    }
+    return best * s->page_tokens;
+}
+
+/* Whether the page lies in a tail that is worth keeping. */
+static bool in_tail(const struct tr_prefix_shape *s, int64_t page, const int64_t *resume,
+                    int n_resume)
+{
+    int64_t tail = tr_prefix_tail(s);
+    for (int r = 0; r < n_resume; r++) {
+        int64_t end = resume[r] / s->page_tokens;
+        if (page < end && page >= end - tail)
+            return true;
+    }
+    return tail && (page / tail + 1) % EVERY_TAILS == 0;
+}
+
+void tr_prefix_seal(struct tr_pages *p, const struct tr_prefix_shape *s,
+                    const struct tr_prefix_use *use, int64_t n_computed, const int64_t *resume,
+                    int n_resume, bool compare)
+{
+    while ((use->chain->pages + 1) * s->page_tokens <= n_computed) {
+        int64_t i = use->chain->pages;
+        const int32_t *page = use->ids + i * s->page_tokens;
+        advance(use->chain, s, use->ids);
+        tr_local_seal(p, use->local, i, use->chain->local, page, compare);
+        tr_global_seal(p, use->global, i, use->chain->global, page, compare);
+        if (in_tail(s, i, resume, n_resume))
+            tr_local_keep(use->local, i);
+    }
+}
+
+void tr_prefix_keep_end(const struct tr_prefix_shape *s, const struct tr_local_table *local,
+                        int64_t n_computed)
+{
+    int64_t end = n_computed / s->page_tokens;
+    for (int64_t i = TR_MAX(end - tr_prefix_tail(s), 0); i < end; i++)
+        tr_local_keep(local, i);
+}

@@ -1,0 +1,105 @@
+#include <string.h>
+
+#include "engine/schedule/internal.h"
+
+/* Prefill rows are dealt out in pieces of this size. */
+enum { DEAL = 16 };
+
+static void give(struct tr_schedule *s, struct tr_seq *seq, int rows)
+{
+    s->plan.n += seq->planned == 0;
+    s->plan.rows += rows;
+    seq->planned += rows;
+    tr__tenant(s, seq)->served += (uint64_t)rows;
+}
+
+/* Whether a sequence computes, in this very step, the page that `seq` would begin: it will be
+ * adopted instead of being computed twice. */
+static bool coming(const struct tr_schedule *s, const struct tr_seq *seq)
+{
+    int64_t begin = seq->chain.pages * s->o.shape.page_tokens;
+    int64_t end = begin + s->o.shape.page_tokens;
+    if (!seq->share || seq->recompute || end >= seq->n_ids)
+        return false;
+    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
+        if (r->planned && r->share && r->n_ids >= end && r->chain.pages == seq->chain.pages &&
+            tr_hash_equal(r->chain.global, seq->chain.global) &&
+            memcmp(r->ids + begin, seq->ids + begin, (size_t)(end - begin) * sizeof *seq->ids) == 0)
+            return true;
+    return false;
+}
+
+/* Whose turn the next piece of prefill is: by priority, then the tenant served least, then by turns
+ * the oldest and the one with least left to do. NULL: nobody wants rows. */
+static struct tr_seq *next_prefill(struct tr_schedule *s, bool shortest)
+{
+    struct tr_seq *best = NULL;
+    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+        if (r->paused || r->deferred || tr__left(r) <= TR_MAX(r->planned, 1) ||
+            (r->planned == 0 && s->plan.n == s->seats))
+            continue;
+        if (best && r->priority > best->priority)
+            break;
+        uint64_t a = tr__tenant(s, r)->served;
+        uint64_t b = best ? tr__tenant(s, best)->served : UINT64_MAX;
+        if (a < b ||
+            (a == b && shortest && tr__left(r) - r->planned < tr__left(best) - best->planned))
+            best = r;
+    }
+    return best;
+}
+
+static void deal_prefill(struct tr_schedule *s)
+{
+    struct tr_seq *seq;
+    bool shortest = false;
+    while (s->plan.rows < s->o.max_rows && (seq = next_prefill(s, shortest))) {
+        if (seq->planned == 0 && coming(s, seq)) {
+            seq->deferred = true;
+            continue;
+        }
+        int n = TR_MIN(tr__left(seq) - seq->planned, s->o.max_rows - s->plan.rows);
+        give(s, seq, TR_MIN(n, DEAL));
+        shortest = !shortest;
+    }
+}
+
+/* Guesses ride along where rows are left over. */
+static void deal_drafts(struct tr_schedule *s)
+{
+    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+        r->n_drafts = r->planned ? TR_MIN(r->n_drafts, s->o.max_rows - s->plan.rows) : 0;
+        if (r->n_drafts)
+            give(s, r, r->n_drafts);
+    }
+}
+
+const struct tr_plan *tr_schedule_plan(struct tr_schedule *s)
+{
+    tr__admit(s);
+    s->plan.n = s->plan.rows = 0;
+    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+        r->planned = 0;
+        r->deferred = false;
+        if (r->paused)
+            continue;
+        if (tr__left(r) > 1)
+            tr__adopt(s, r, NULL);
+        if (tr__left(r) == 1 && s->plan.n < s->seats)
+            give(s, r, 1);
+    }
+    deal_prefill(s);
+    deal_drafts(s);
+
+    /* Oldest first: whoever has to give way is younger and not in the plan yet. */
+    s->plan.n = s->plan.rows = 0;
+    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+        if (!r->planned)
+            continue;
+        if (!tr__provide(s, r))
+            break;
+        s->plan.seqs[s->plan.n++] = r;
+        s->plan.rows += r->planned;
+    }
+    return &s->plan;
+}

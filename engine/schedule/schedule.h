@@ -1,0 +1,75 @@
+/*
+ * Who computes what in the next step, and with which pages. Pure logic over sequences and pages: no
+ * thread, no model, no clock.
+ *
+ * Admission is closed-form. A sequence of n tokens needs ceil(n / page) global pages and, at any
+ * time, at most ceil((window - 1 + chunk) / page) + 1 local ones; it is admitted when that and what
+ * was promised to the others fits the budget, so that no step can run out of pages. With
+ * overcommit, more is promised than there is; a sequence that finds no page then takes those of the
+ * youngest, which is recomputed later. The oldest never loses its pages, so there is always
+ * progress; and a sequence that lost its pages comes back only when it fits without overcommit.
+ *
+ * A step has one row for each sequence that decodes, and fills up with prefill: the tenant that was
+ * served least comes first, and within it the oldest and the shortest sequence take turns, so that
+ * short requests pass long ones without starving them.
+ */
+#ifndef TR_ENGINE_SCHEDULE_SCHEDULE_H
+#define TR_ENGINE_SCHEDULE_SCHEDULE_H
+
+#include "engine/schedule/sequence.h"
+
+struct tr_schedule;
+
+struct tr_schedule_options {
+    struct tr_pages *pages; /* borrowed */
+    struct tr_prefix_shape shape;
+    struct tr_hash fingerprint; /* root of the pages' keys */
+    uint64_t budget_bytes;
+    size_t local_page_cost, global_page_cost; /* bytes a page of the kind costs */
+    int overcommit_percent;
+    int max_rows;      /* rows of one step */
+    int max_sequences; /* sequences of one step; at most max_rows count */
+    bool prefix_cache;
+    bool verify;      /* some sequences compute what they could reuse, and compare */
+    bool speculation; /* sequences may have drafts */
+};
+
+TR_NODISCARD int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options *o);
+struct tr_schedule *tr_schedule_close(struct tr_schedule *s); /* NULL ok; returns NULL */
+
+/* Allocates what the sequence will ever need; fill in the other fixed fields yourself. ids: the
+ * prompt, copied. TR_ENOMEM. */
+TR_NODISCARD int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, const int32_t *prompt,
+                             int n_prompt, int max_ids);
+void tr_seq_done(struct tr_seq *seq); /* not in the schedule any more */
+
+/* Bytes of both kinds that n_samples of one prompt can need at most. Any thread. */
+uint64_t tr_schedule_need(const struct tr_schedule *s, int n_prompt, int max_ids, int n_samples);
+
+/* Puts a sequence in the waiting list. */
+void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t salt[2]);
+/* Makes `fork`, initialised with the same prompt and size, a running copy of `seq`, whose prompt is
+ * computed: pages are shared, the last one copied. Without a free page it waits for recomputation. */
+void tr_schedule_fork(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *fork);
+/* Takes a sequence out, whatever it does; its pages go, or stay as prefixes. */
+void tr_schedule_remove(struct tr_schedule *s, struct tr_seq *seq);
+
+struct tr_plan {
+    struct tr_seq **seqs; /* [n]; each computes ids[n_computed, n_computed + planned) */
+    int n, rows;
+    bool blocked; /* the next in line waits for memory */
+};
+/* Admits, chooses rows and provides the pages. Valid until the next call into the schedule. */
+const struct tr_plan *tr_schedule_plan(struct tr_schedule *s);
+/* n rows of a planned sequence have been computed and are right: seals and drops pages. */
+void tr_schedule_advance(struct tr_schedule *s, struct tr_seq *seq, int n);
+
+struct tr_schedule_counts {
+    int waiting, running, paused;
+    int seats; /* sequences that could be admitted, if memory allows */
+    uint64_t preemptions, prefix_queries, prefix_hits;
+    uint64_t prompt_left; /* known tokens still to compute, of all that wait or run */
+};
+struct tr_schedule_counts tr_schedule_counts(const struct tr_schedule *s);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * One sequence of tokens on its way through the engine: a prompt, the answer so far, and the pages
+ * that hold what was computed of it.
+ *
+ * Nothing here distinguishes prefill, decoding and recomputation: ids[0, n_ids) are known,
+ * ids[0, n_computed) are in the cache, and a step computes some of the rest. Once all is computed,
+ * the last row's logits give the next id.
+ */
+#ifndef TR_ENGINE_SCHEDULE_SEQUENCE_H
+#define TR_ENGINE_SCHEDULE_SEQUENCE_H
+
+#include "engine/cache/prefix.h"
+
+struct tr_seq {
+    struct tr_seq *prev, *next; /* in the schedule's waiting or running list */
+
+    /* Fixed by tr_seq_init. */
+    int32_t *ids; /* owned; [max_ids + TR_MAX_DRAFTS]: known ids, then room for drafts */
+    int n_prompt;
+    int max_ids;     /* prompt and answer can't exceed this */
+    int priority;    /* lower first */
+    uint64_t tenant; /* fairness key */
+    uint64_t order;  /* age: set by the schedule */
+    bool share;      /* take and leave prefix pages */
+    bool recompute; /* do not take prefix pages (prompt logprobs need every row), only leave them */
+
+    /* Written by the schedule. */
+    int n_ids; /* the owner appends sampled ids between steps */
+    int n_computed;
+    int n_cached; /* prompt tokens taken from pages of others */
+    int n_forks; /* samples that will be forked off at the prompt's end: their pages are promised */
+    int n_drafts;   /* ids[n_ids, n_ids + n_drafts) are guesses to verify in the next step */
+    bool running;   /* in the running list: may hold pages */
+    bool paused;    /* holds its pages, gets no rows */
+    bool preempted; /* lost its pages to an older one, waits to be recomputed */
+    bool deferred;  /* this step computes what it needs next: it takes no rows */
+    int n_preempted;
+    uint64_t root[2]; /* cache salt */
+    struct tr_local_table local;
+    struct tr_global_table global;
+    struct tr_prefix chain;
+    int64_t branch; /* resume point seen at admission, see tr_prefix_adopt */
+    int planned;    /* rows in the step that is being planned */
+};
+
+/* Most drafts of one step. */
+enum { TR_MAX_DRAFTS = 16 };
+
+#endif

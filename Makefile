@@ -37,7 +37,7 @@ endif
 BASE_FLAGS := -std=c17 -D_GNU_SOURCE -I. -ffp-contract=off -fno-omit-frame-pointer -pthread
 ALL_CFLAGS  = $(BASE_FLAGS) $(CFLAGS) $(WARN) $(WERROR) $(HARDEN) $(SAN_FLAGS) $(CPPFLAGS) -MMD -MP
 ALL_LDFLAGS = $(LDFLAGS) $(SAN_FLAGS) -pthread -Wl,-z,relro,-z,now
-LIBS       := -lmicrohttpd -luv -ljansson -lpcre2-8 -lopenblas -lm
+LIBS       := -lmicrohttpd -luv -ljansson -lpcre2-8 -lutf8proc -lopenblas -lm
 
 # One instruction set a file; no other file has any.
 KERNEL_FLAGS := $(if $(SAN),,-O3) -fno-math-errno -fno-trapping-math

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define TR_VERSION "0.1.0"
+
 #define TR_ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
 #define TR_NODISCARD                       __attribute__((warn_unused_result))
 #define TR_PRINTF(fmt, first)              __attribute__((format(printf, fmt, first)))

@@ -1,6 +1,7 @@
 #include "server/log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,12 +20,12 @@ static const char *const level_names[] = {
 };
 
 /* A process has one standard error and so one log. */
-static enum srv_log_level max_level = SRV_LOG_INFO;
-static bool as_json;
+static _Atomic int max_level = SRV_LOG_INFO;
+static _Atomic bool as_json;
 
 void srv_log_setup(enum srv_log_level level, bool json)
 {
-    max_level = level;
+    max_level = (int)level;
     as_json = json;
 }
 
@@ -71,7 +72,7 @@ static void add_text(struct tr_buf *line, enum srv_log_level level, const char *
 
 void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...)
 {
-    if (level > max_level)
+    if ((int)level > max_level)
         return;
     char text[MAX_TEXT];
     va_list ap;

@@ -1,6 +1,6 @@
 /*
  * The daemon's log: one line an event on standard error, as text or as JSON, with the request's id where there is one.
- * Loop thread only. Whatever the text holds, a line stays one line.
+ * Any thread may log (the checkpoint is loaded beside the loop). Whatever the text holds, a line stays one line.
  */
 #ifndef TR_SERVER_LOG_H
 #define TR_SERVER_LOG_H

@@ -1,0 +1,102 @@
+#include "server/load.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/log.h"
+
+#define SECOND_NS 1000000000LL
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * SECOND_NS + t.tv_nsec;
+}
+
+static void draw_bar(double share, double gib, double rate)
+{
+    char bar[41];
+    size_t filled = (size_t)(share * (double)(sizeof bar - 1));
+    memset(bar, '.', sizeof bar - 1);
+    memset(bar, '#', TR_MIN(filled, sizeof bar - 1));
+    bar[sizeof bar - 1] = '\0';
+    fprintf(stderr, "\rloading [%s] %3.0f %% of %.2f GiB, %.2f GiB/s ", bar, 100.0 * share, gib,
+            rate);
+}
+
+/* A tr_progress_fn. A load of less than a second shows nothing. */
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct srv_progress *p = arg;
+    int64_t now = now_ns();
+    if (!p->begun_ns) {
+        p->begun_ns = now;
+        p->bar = isatty(STDERR_FILENO);
+        p->next_ns = now + SECOND_NS;
+    }
+    if (now < p->next_ns || total == 0)
+        return;
+    double share = (double)done / (double)total, gib = (double)total * 0x1p-30;
+    double rate = (double)done * 0x1p-30 / ((double)(now - p->begun_ns) * 1e-9);
+    if (p->bar)
+        draw_bar(share, gib, rate);
+    else
+        srv_log(SRV_LOG_INFO, NULL, "loading: %.0f %% of %.2f GiB, %.2f GiB/s", 100.0 * share, gib,
+                rate);
+    p->drawn = p->bar;
+    p->next_ns = now + (p->bar ? SECOND_NS / 10 : 3 * SECOND_NS);
+}
+
+void srv_progress_end(struct srv_progress *progress)
+{
+    if (progress->drawn)
+        fputs("\r\033[K", stderr);
+    progress->drawn = false;
+}
+
+void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *o,
+                        struct srv_progress *progress)
+{
+    /* The words of isa, weights and kv_type stand in the order of the engine's enums. */
+    *ret = (struct tr_engine_options){
+        .model = o->model,
+        .weights = (enum tr_weights_choice)o->weights,
+        .use_mmap = o->mmap,
+        .packed_cache = o->packed_cache,
+        .isa = (enum tr_isa)o->isa,
+        .threads = o->threads,
+        .context_length = o->context_length,
+        .kv_cache_bytes = o->kv_cache,
+        .kv_type = (enum tr_kv_type)o->kv_type,
+        .page_tokens = o->page_tokens,
+        .prefix_cache = o->prefix_cache,
+        .verify = o->verify,
+        .overcommit_percent = o->overcommit,
+        .max_batch_tokens = o->max_batch_tokens,
+        .max_sequences = o->max_sequences,
+        .max_queue = o->max_queue,
+        .speculation = o->speculation != 0,
+        .snapshot_dir = o->snapshot_dir,
+        .snapshot_quota = o->snapshot_quota,
+        .progress = progress ? show_progress : NULL,
+        .progress_arg = progress,
+    };
+}
+
+void srv_log_engine(const struct tr_engine_info *info)
+{
+    srv_log(SRV_LOG_INFO, NULL,
+            "%s: %.2f billion parameters, weights %s %.2f GiB, cache %.2f GiB, context %d, isa %s, "
+            "blas %s, %d threads",
+            info->name, (double)info->n_params * 1e-9, info->weights,
+            (double)info->weight_bytes * 0x1p-30, (double)info->kv_cache_bytes * 0x1p-30,
+            info->context_length, info->isa, info->blas, info->threads);
+    for (const char *line = info->warnings; *line;) {
+        size_t n = strcspn(line, "\n");
+        srv_log(SRV_LOG_WARN, NULL, "%.*s", (int)TR_MIN(n, 1024), line);
+        line += n + (line[n] == '\n');
+    }
+}

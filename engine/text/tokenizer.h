@@ -33,6 +33,7 @@ struct tr_vocab_source {
     const char *pre;                    /* tokenizer.ggml.pre: "afmoe", ... */
     int bos_id, eos_id, pad_id, eot_id; /* -1 = not stated */
     bool add_bos;
+    const char *chat_template; /* NULL = none */
 };
 TR_NODISCARD int tr_tokenizer_from_vocab(struct tr_tokenizer **ret,
                                          const struct tr_vocab_source *src, struct tr_err *err);

@@ -93,6 +93,10 @@ int tr_tokenizer_from_vocab(struct tr_tokenizer **ret, const struct tr_vocab_sou
     t->bos = known_id(t, src->bos_id);
     t->eos = known_id(t, src->eos_id);
     t->pad = known_id(t, src->pad_id);
+    if (src->chat_template && !(t->chat_template = strdup(src->chat_template))) {
+        code = fail(err, TR_ENOMEM, NULL, 0);
+        goto fail;
+    }
     if ((code = tr_tokenizer_add_eog(t, src->eot_id)) ||
         (code = tr_tokenizer_set_bos(t, src->add_bos)) || (code = tr_tokenizer_finish(t))) {
         code = fail(err, code, "token", 0);

@@ -1,0 +1,178 @@
+/*
+ * GGUF metadata to struct tr_model_config.
+ *
+ * The metadata can say less than config.json and its other readers fill the gaps in silence. Here
+ * a gap has its one reading that can't make another model (the router is a sigmoid and normalises,
+ * no scale is a scale of 1, every fourth layer is global as the only converter means it), or it is
+ * an error. There is no key for the embedding scale: every afmoe file means sqrt(d).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/checkpoint/fields.h"
+#include "engine/checkpoint/gguf.h"
+
+/* The period that is meant where the file states none. */
+enum { DEFAULT_PERIOD = 4 };
+
+enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 };
+
+static int fail(const struct tr_gguf *g, struct tr_err *err, const char *key, const char *text)
+{
+    return tr_fields_fail(err, tr_gguf_name(g), key, "%s", text);
+}
+
+static int read_integers(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
+{
+    for (enum tr_field_id id = 0; id <= TR_FIELD_WINDOW; id++) {
+        const struct tr_field *f = &tr_fields[id];
+        char key[64];
+        snprintf(key, sizeof key, "afmoe.%s", f->key[TR_KEYS_GGUF]);
+        int64_t x = 0;
+        bool required = id < TR_FIELD_REQUIRED;
+        struct tr_gguf_value tokens;
+        /* The directory of tokens is the vocabulary, too. */
+        if (id == TR_FIELD_VOCAB_SIZE && tr_gguf_find(g, "tokenizer.ggml.tokens", &tokens) &&
+            tokens.count >= (uint64_t)f->min && tokens.count <= (uint64_t)f->max) {
+            x = (int64_t)tokens.count;
+            required = false;
+        }
+        int rc = tr_gguf_int(g, key, required, f->min, f->max, &x, err);
+        if (rc)
+            return rc;
+        *tr_field_int(c, id) = (int)x;
+    }
+    return 0;
+}
+
+/* One int key that, if given, must have the one value that we compute. */
+static int only(const struct tr_gguf *g, const char *key, int64_t want, struct tr_err *err)
+{
+    int64_t x = want;
+    int rc = tr_gguf_int(g, key, false, INT64_MIN, INT64_MAX, &x, err);
+    if (!rc && x != want)
+        rc = tr_fields_fail(err, tr_gguf_name(g), key, "%lld, only %lld is supported", (long long)x,
+                            (long long)want);
+    return rc;
+}
+
+static int read_routing(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
+{
+    int64_t gating = GATING_SIGMOID, groups = 1;
+    double scale = 1;
+    c->route_norm = true;
+    int rc = tr_gguf_int(g, "afmoe.expert_gating_func", false, 0, INT32_MAX, &gating, err);
+    if (!rc && gating != GATING_SIGMOID)
+        rc = fail(g, err, "afmoe.expert_gating_func",
+                  gating == GATING_SOFTMAX ? "softmax is not supported" : "unknown function");
+    if (!rc)
+        rc = tr_gguf_bool(g, "afmoe.expert_weights_norm", false, &c->route_norm, err);
+    if (!rc)
+        rc = tr_gguf_double(g, "afmoe.expert_weights_scale", false, 0, 1e6, &scale, err);
+    if (!rc)
+        rc = tr_gguf_int(g, "afmoe.expert_group_count", false, 0, INT32_MAX, &groups, err);
+    if (!rc && groups > 1)
+        rc = fail(g, err, "afmoe.expert_group_count", "group-limited routing is not supported");
+    /* The format's word for "do not scale". */
+    c->route_scale = scale == 0 ? 1 : (float)scale;
+    return rc;
+}
+
+static int read_rope(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
+{
+    static const char *const thetas[] = {"afmoe.rope.freq_base", "afmoe.rope.freq_base_swa"};
+    static const char *const factors[] = {"afmoe.rope.scaling.factor", "afmoe.rope.scale_linear"};
+    int rc = 0;
+    for (size_t i = 0; i < TR_ARRAY_LEN(thetas) && !rc; i++) {
+        double theta = c->rope_theta;
+        rc = tr_gguf_double(g, thetas[i], false, 1e-3, 1e15, &theta, err);
+        if (!rc && c->rope_theta != 0 && theta != c->rope_theta)
+            rc = fail(g, err, thetas[i], "contradicts afmoe.rope.freq_base");
+        c->rope_theta = theta;
+    }
+    if (c->rope_theta == 0)
+        c->rope_theta = 10000;
+    for (size_t i = 0; i < TR_ARRAY_LEN(factors) && !rc; i++) {
+        double factor = 0;
+        rc = tr_gguf_double(g, factors[i], false, -HUGE_VAL, HUGE_VAL, &factor, err);
+        if (!rc && factor != 0 && factor != 1)
+            rc = fail(g, err, factors[i], "RoPE scaling is not supported");
+    }
+    const char *type = "none";
+    size_t n = strlen(type);
+    if (!rc)
+        rc = tr_gguf_string(g, "afmoe.rope.scaling.type", false, &type, &n, err);
+    if (!rc && !(n == 4 && memcmp(type, "none", n) == 0))
+        rc = fail(g, err, "afmoe.rope.scaling.type", "RoPE scaling is not supported");
+    return rc ? rc : only(g, "afmoe.rope.dimension_count", c->head_dim, err);
+}
+
+/* Layer kinds from a period (0: all have a window) or from one flag a layer (true: a window). */
+static int read_kinds(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
+{
+    static const char key[] = "afmoe.attention.sliding_window_pattern";
+    int64_t period = DEFAULT_PERIOD;
+    struct tr_gguf_value v;
+    if (!tr_gguf_find(g, key, &v) || !v.array) {
+        int rc = tr_gguf_int(g, key, false, 0, INT32_MAX, &period, err);
+        for (int i = 0; i < c->n_layers && !rc; i++)
+            c->kind[i] = period == 0 || (i + 1) % period ? TR_LOCAL : TR_GLOBAL;
+        return rc;
+    }
+    if (v.count != (uint64_t)c->n_layers)
+        return tr_fields_fail(err, tr_gguf_name(g), key, "has %llu entries for %d layers",
+                              (unsigned long long)v.count, c->n_layers);
+    for (int i = 0; i < c->n_layers; i++) {
+        int64_t x;
+        if (!tr_gguf_next_int(&v, &x) || x < 0 || x > 1)
+            return fail(g, err, key, "neither a period nor a flag for each layer");
+        c->kind[i] = x ? TR_LOCAL : TR_GLOBAL;
+    }
+    return 0;
+}
+
+static int read_id(const struct tr_gguf *g, const char *key, int vocab, int *id, struct tr_err *err)
+{
+    int64_t x = -1;
+    int rc = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
+    *id = (int)x;
+    return rc;
+}
+
+int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct tr_err *err)
+{
+    struct tr_model_config c = {0};
+    const char *arch;
+    size_t n;
+    double eps = 0;
+    int rc = tr_gguf_string(g, "general.architecture", true, &arch, &n, err);
+    if (!rc && !(n == 5 && memcmp(arch, "afmoe", n) == 0))
+        rc = fail(g, err, "general.architecture", "only afmoe (Trinity) is supported");
+    if (!rc)
+        rc = read_integers(g, &c, err);
+    if (!rc)
+        rc = tr_gguf_double(g, "afmoe.attention.layer_norm_rms_epsilon", true, 1e-12, 1, &eps, err);
+    if (!rc)
+        rc = only(g, "afmoe.attention.value_length", c.head_dim, err);
+    if (!rc)
+        rc = read_routing(g, &c, err);
+    if (!rc)
+        rc = read_rope(g, &c, err);
+    if (!rc)
+        rc = read_kinds(g, &c, err);
+    if (!rc)
+        rc = read_id(g, "tokenizer.ggml.bos_token_id", c.vocab_size, &c.bos_id, err);
+    if (!rc)
+        rc = read_id(g, "tokenizer.ggml.eos_token_id", c.vocab_size, &c.eos_id, err);
+    if (!rc)
+        rc = read_id(g, "tokenizer.ggml.padding_token_id", c.vocab_size, &c.pad_id, err);
+    if (!rc)
+        rc = tr_fields_check(&c, TR_KEYS_GGUF, tr_gguf_name(g), err);
+    if (rc)
+        return rc;
+    c.norm_eps = (float)eps;
+    c.embed_scale = (float)sqrt(c.hidden_size);
+    *ret = c;
+    return 0;
+}

@@ -1,0 +1,211 @@
+/*
+ * The one pass over the files; see load.h.
+ *
+ * The work is cut into chunks of rows, whole panels each, that any thread may take in any order:
+ * each goes to its own place and has its own hash, so the result does not depend on who does what.
+ * Files are read by position into a small buffer, not mapped: that costs one copy inside the cache
+ * and saves a page fault every 4 KiB, and a file that shrinks under us is an error, not a signal.
+ */
+#include "engine/checkpoint/load.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PANEL = 16 }; /* rows that are packed together */
+
+struct chunk {
+    const struct tr_slot *slot;
+    int row, rows;
+    struct tr_hash hash; /* of the rows as they are in the file */
+};
+
+struct loader {
+    const struct tr_source *source;
+    const struct tr_weights_options *options;
+    uint8_t *arena;
+    bool drop;
+    struct chunk *chunks; /* in the plan's order */
+    struct chunk **order; /* in the files' order */
+    size_t n;
+    uint64_t total;                /* bytes of all chunks in the files */
+    uint64_t max_file, max_memory; /* bytes of the largest chunk: in the file, converted */
+    int max_k;
+    atomic_size_t next;
+    atomic_ullong done;
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of err */
+    struct tr_err err;
+};
+
+struct scratch {
+    uint8_t *file;      /* [max_file] rows as read */
+    uint8_t *converted; /* [max_memory] rows in the file format of the kept type */
+    float *row;         /* [max_k] */
+};
+
+static bool packs(const struct tr_slot *slot)
+{
+    return slot->kind == TR_SLOT_MATRIX && slot->type != TR_W_F32;
+}
+
+/* Rows to the file format of the kept type. */
+static int convert(const struct tr_slot *slot, int rows, const uint8_t *from, float *row,
+                   uint8_t *to, struct tr_err *err)
+{
+    size_t in = tr_file_row_bytes(slot->tensor->type, slot->k);
+    size_t out = tr_file_row_bytes(slot->type, slot->k);
+    for (int r = 0; r < rows; r++) {
+        tr_dequantize_row(slot->tensor->type, from + (size_t)r * in, slot->k, row);
+        if (slot->type == TR_W_F32)
+            memcpy(to + (size_t)r * out, row, out);
+        else if (tr_quantize_row(slot->type, row, slot->k, to + (size_t)r * out))
+            return tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "%s: can't be made %s",
+                              slot->tensor->name, tr_wtype_name(slot->type));
+    }
+    return 0;
+}
+
+static int load_chunk(const struct loader *l, struct chunk *c, const struct scratch *sc,
+                      struct tr_err *err)
+{
+    const struct tr_slot *slot = c->slot;
+    const struct tr_file *f = &l->source->files[slot->tensor->file];
+    uint64_t bytes = tr_slot_file_bytes(slot, c->rows);
+    uint64_t from = slot->offset + tr_slot_file_bytes(slot, c->row);
+    bool same = slot->type == slot->tensor->type;
+    uint8_t *raw = l->arena + slot->at + (uint64_t)c->row * tr_file_row_bytes(slot->type, slot->k);
+    uint8_t *src = same && !packs(slot) && !slot->in_place ? raw : sc->file;
+    int rc = tr_file_read(f, from, src, bytes, err);
+    if (rc)
+        return rc;
+    c->hash = tr_hash(src, bytes);
+    if (slot->in_place)
+        return 0;
+    if (!same) {
+        uint8_t *to = packs(slot) ? sc->converted : raw;
+        rc = convert(slot, c->rows, src, sc->row, to, err);
+        src = to;
+    }
+    if (!rc && packs(slot))
+        tr_pack_rows(slot->type, src, c->row, c->rows, slot->n, slot->k, l->arena + slot->at);
+    if (l->drop)
+        (void)posix_fadvise(f->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
+    return rc;
+}
+
+static void fail(struct loader *l, const struct tr_err *err)
+{
+    pthread_mutex_lock(&l->lock);
+    if (!l->err.code)
+        l->err = *err;
+    pthread_mutex_unlock(&l->lock);
+    atomic_store(&l->failed, true);
+}
+
+static void work(void *arg, int tid, int n_threads)
+{
+    struct loader *l = arg;
+    struct scratch sc = {.file = malloc(l->max_file),
+                         .converted = malloc(l->max_memory),
+                         .row = malloc((size_t)l->max_k * sizeof *sc.row)};
+    struct tr_err err;
+    (void)n_threads;
+    if (!sc.file || !sc.converted || !sc.row) {
+        tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
+        fail(l, &err);
+    }
+    while (!atomic_load(&l->failed)) {
+        size_t i = atomic_fetch_add(&l->next, 1);
+        if (i >= l->n)
+            break;
+        struct chunk *c = l->order[i];
+        if (load_chunk(l, c, &sc, &err))
+            fail(l, &err);
+        uint64_t bytes = tr_slot_file_bytes(c->slot, c->rows);
+        uint64_t done = atomic_fetch_add(&l->done, bytes) + bytes;
+        if (tid == 0 && l->options->progress)
+            l->options->progress(l->options->progress_arg, done, l->total);
+    }
+    free(sc.row);
+    free(sc.converted);
+    free(sc.file);
+}
+
+static int rows_per_chunk(const struct tr_slot *slot)
+{
+    uint64_t panel = tr_slot_file_bytes(slot, PANEL);
+    uint64_t rows = PANEL * TR_MAX(TR_LOAD_CHUNK / panel, 1);
+    return (int)TR_MIN(rows, (uint64_t)slot->n);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct chunk *x = *(struct chunk *const *)a, *y = *(struct chunk *const *)b;
+    if (x->slot->tensor->file != y->slot->tensor->file)
+        return x->slot->tensor->file < y->slot->tensor->file ? -1 : 1;
+    uint64_t p = x->slot->offset + tr_slot_file_bytes(x->slot, x->row);
+    uint64_t q = y->slot->offset + tr_slot_file_bytes(y->slot, y->row);
+    return (p > q) - (p < q);
+}
+
+static int cut(struct loader *l, const struct tr_plan *plan, struct tr_err *err)
+{
+    for (size_t i = 0; i < plan->n; i++)
+        l->n += TR_CEIL_DIV((size_t)plan->slots[i].n, (size_t)rows_per_chunk(&plan->slots[i]));
+    l->chunks = calloc(l->n, sizeof *l->chunks);
+    l->order = calloc(l->n, sizeof *l->order);
+    if (!l->chunks || !l->order)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct tr_slot *slot = &plan->slots[i];
+        int rows = rows_per_chunk(slot);
+        uint64_t converted = (uint64_t)rows * tr_file_row_bytes(slot->type, slot->k);
+        l->max_file = TR_MAX(l->max_file, tr_slot_file_bytes(slot, rows));
+        l->max_memory = TR_MAX(l->max_memory, converted);
+        l->max_k = TR_MAX(l->max_k, slot->k);
+        for (int row = 0; row < slot->n; row += rows, n++) {
+            l->chunks[n] = (struct chunk){slot, row, TR_MIN(rows, slot->n - row), {0}};
+            l->order[n] = &l->chunks[n];
+        }
+    }
+    l->total = plan->source_bytes;
+    qsort(l->order, l->n, sizeof(struct chunk *), by_place);
+    return 0;
+}
+
+int tr_load(const struct tr_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
+            const struct tr_weights_options *options, struct tr_hash *ret_values,
+            struct tr_err *err)
+{
+    struct loader l = {.source = s,
+                       .options = options,
+                       .arena = arena,
+                       .drop = drop,
+                       .lock = PTHREAD_MUTEX_INITIALIZER};
+    int rc = cut(&l, plan, err);
+    if (!rc) {
+        for (int i = 0; i < s->n_files; i++)
+            (void)posix_fadvise(s->files[i].fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+        tr_pool_run(options->pool, work, &l);
+        if (l.err.code) {
+            rc = l.err.code;
+            if (err)
+                *err = l.err;
+        }
+    }
+    if (!rc) {
+        struct tr_hash values = {0};
+        for (size_t i = 0; i < l.n; i++)
+            values = tr_hash_link(values, &l.chunks[i].hash, sizeof l.chunks[i].hash);
+        *ret_values = values;
+        if (options->progress)
+            options->progress(options->progress_arg, l.total, l.total);
+    }
+    free(l.order);
+    free(l.chunks);
+    return rc;
+}

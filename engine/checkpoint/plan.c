@@ -1,0 +1,207 @@
+/* From tensors to places in memory; see plan.h. */
+#include "engine/checkpoint/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/checkpoint/fields.h"
+
+enum { ALIGN = 64 };
+
+static const char *const type_names[TR_W_COUNT] = {
+    [TR_W_F32] = "f32",   [TR_W_F16] = "f16",   [TR_W_BF16] = "bf16", [TR_W_Q8_0] = "q8_0",
+    [TR_W_Q4_0] = "q4_0", [TR_W_Q4_K] = "q4_K", [TR_W_Q5_K] = "q5_K", [TR_W_Q6_K] = "q6_K",
+};
+
+const char *tr_wtype_name(enum tr_wtype type)
+{
+    return type_names[type];
+}
+
+void tr_plan_done(struct tr_plan *plan)
+{
+    free(plan->slots);
+    *plan = (struct tr_plan){0};
+}
+
+int tr_plan_add(struct tr_plan *plan, const struct tr_slot *slot, struct tr_err *err)
+{
+    if (plan->n == plan->cap) {
+        size_t cap = plan->cap ? 2 * plan->cap : 1024;
+        struct tr_slot *p = realloc(plan->slots, cap * sizeof *p);
+        if (!p)
+            return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+        plan->slots = p;
+        plan->cap = cap;
+    }
+    plan->slots[plan->n++] = *slot;
+    return 0;
+}
+
+uint64_t tr_slot_file_bytes(const struct tr_slot *slot, int rows)
+{
+    return (uint64_t)rows * tr_file_row_bytes(slot->tensor->type, slot->k);
+}
+
+/* Is every value of the router exactly a bf16? Files that were made from a BF16 checkpoint hold the
+ * router in F32; half of its bytes are then zeros that need not be read at every token. */
+static int is_bf16(const struct tr_slot *slot, const struct tr_source *s, bool *ret,
+                   struct tr_err *err)
+{
+    *ret = slot->tensor->type == TR_W_BF16;
+    if (*ret)
+        return 0;
+    uint64_t row = tr_slot_file_bytes(slot, 1);
+    void *src = malloc(row);
+    float *x = malloc((size_t)slot->k * sizeof *x);
+    int rc = src && x ? 0 : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    bool exact = true;
+    for (int r = 0; r < slot->n && exact && !rc; r++) {
+        rc = tr_file_read(&s->files[slot->tensor->file], slot->offset + (uint64_t)r * row, src, row,
+                          err);
+        if (rc)
+            break;
+        tr_dequantize_row(slot->tensor->type, src, slot->k, x);
+        for (int i = 0; i < slot->k; i++) {
+            uint32_t bits;
+            memcpy(&bits, &x[i], sizeof bits);
+            exact &= (bits & 0xFFFF) == 0;
+        }
+    }
+    free(x);
+    free(src);
+    *ret = exact;
+    return rc;
+}
+
+static enum tr_wtype matrix_type(const struct tr_tensor *t, enum tr_weights_choice choice)
+{
+    switch (choice) {
+    case TR_WEIGHTS_F32:
+        return TR_W_F32;
+    case TR_WEIGHTS_BF16:
+        return TR_W_BF16;
+    case TR_WEIGHTS_Q8_0:
+        return TR_W_Q8_0;
+    case TR_WEIGHTS_Q4_0:
+        return TR_W_Q4_0;
+    case TR_WEIGHTS_AUTO:
+    default:
+        return t->type;
+    }
+}
+
+/* May the slot's rows be used as they lie in the file? */
+static bool fits_in_place(const struct tr_slot *slot, struct tr_source *s)
+{
+    uint64_t align = slot->type == TR_W_F32 ? sizeof(float) : sizeof(uint16_t);
+    bool as_it_is =
+        slot->kind == TR_SLOT_EMBED ||
+        (slot->kind == TR_SLOT_MATRIX && slot->type == TR_W_F32 && slot->tensor->type == TR_W_F32);
+    return as_it_is && slot->offset % align == 0 && tr_file_map(&s->files[slot->tensor->file]);
+}
+
+static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_choice choice,
+                   bool use_mmap, struct tr_err *err)
+{
+    bool bf16 = false;
+    int rc;
+    switch (slot->kind) {
+    case TR_SLOT_MATRIX:
+        slot->type = matrix_type(slot->tensor, choice);
+        slot->bytes = tr_packed_bytes(slot->type, slot->n, slot->k);
+        break;
+    case TR_SLOT_VECTOR:
+        slot->type = TR_W_F32;
+        slot->bytes = (uint64_t)slot->k * sizeof(float);
+        break;
+    case TR_SLOT_ROUTER:
+        rc = is_bf16(slot, s, &bf16, err);
+        if (rc)
+            return rc;
+        slot->type = bf16 ? TR_W_BF16 : TR_W_F32;
+        slot->bytes = (uint64_t)slot->n * tr_file_row_bytes(slot->type, slot->k);
+        break;
+    case TR_SLOT_EMBED:
+        slot->type = slot->tensor->type;
+        slot->bytes = tr_slot_file_bytes(slot, slot->n);
+        break;
+    }
+    if (!slot->bytes)
+        return tr_err_set(err, TR_EFORMAT, slot->tensor->name, "%s: %s: rows of %d can't be %s",
+                          s->files[slot->tensor->file].name, slot->tensor->name, slot->k,
+                          tr_wtype_name(slot->type));
+    slot->in_place = use_mmap && fits_in_place(slot, s);
+    return 0;
+}
+
+int tr_plan_layout(struct tr_plan *plan, struct tr_source *s, enum tr_weights_choice choice,
+                   bool use_mmap, struct tr_err *err)
+{
+    plan->arena_bytes = plan->source_bytes = 0;
+    for (size_t i = 0; i < plan->n; i++) {
+        struct tr_slot *slot = &plan->slots[i];
+        int rc = lay_out(slot, s, choice, use_mmap, err);
+        if (rc)
+            return rc;
+        plan->source_bytes += tr_slot_file_bytes(slot, slot->n);
+        if (slot->in_place)
+            continue;
+        slot->at = plan->arena_bytes;
+        /* Far from wrapping: every slot is a part of a file, at most 16 times larger in memory. */
+        plan->arena_bytes += TR_ROUND_UP(slot->bytes, (uint64_t)ALIGN);
+    }
+    return 0;
+}
+
+void tr_plan_point(const struct tr_plan *plan, const struct tr_source *s, const uint8_t *arena)
+{
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct tr_slot *slot = &plan->slots[i];
+        const void *data =
+            slot->in_place ? s->files[slot->tensor->file].map + slot->offset : arena + slot->at;
+        struct tr_matrix *matrix = slot->owner;
+        struct tr_layer *layer = slot->owner;
+        struct tr_weights *weights = slot->owner;
+        switch (slot->kind) {
+        case TR_SLOT_MATRIX:
+            matrix->type = slot->type;
+            matrix->data = data;
+            break;
+        case TR_SLOT_VECTOR:
+            *(const float **)slot->owner = data;
+            break;
+        case TR_SLOT_ROUTER:
+            if (slot->type == TR_W_BF16)
+                layer->router_bf16 = data;
+            else
+                layer->router_f32 = data;
+            break;
+        case TR_SLOT_EMBED:
+            weights->embed_type = slot->type;
+            weights->embed = data;
+            break;
+        }
+    }
+}
+
+void tr_plan_describe(const struct tr_plan *plan, const struct tr_model_config *config, bool layout,
+                      struct tr_buf *b)
+{
+    struct tr_model_config c = *config;
+    for (enum tr_field_id id = 0; id <= TR_FIELD_WINDOW; id++)
+        tr_buf_addf(b, "%s %d\n", tr_fields[id].key[TR_KEYS_JSON], *tr_field_int(&c, id));
+    tr_buf_addf(b, "eps %a theta %a scale %a norm %d tied %d embed %a\nkinds ", (double)c.norm_eps,
+                c.rope_theta, (double)c.route_scale, c.route_norm, c.tied, (double)c.embed_scale);
+    for (int i = 0; i < c.n_layers; i++)
+        tr_buf_addc(b, c.kind[i] == TR_LOCAL ? 'l' : 'g');
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct tr_slot *slot = &plan->slots[i];
+        const struct tr_tensor *t = slot->tensor;
+        tr_buf_addf(b, "\n%s %s %llu %d %d %d %s", t->name, t->type_name,
+                    (unsigned long long)(slot->offset - t->offset), slot->n, slot->k, slot->kind,
+                    tr_wtype_name(slot->type));
+        if (layout)
+            tr_buf_addf(b, " %d %llu", slot->in_place, (unsigned long long)slot->at);
+    }
+}

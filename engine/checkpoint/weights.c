@@ -1,0 +1,216 @@
+/*
+ * A checkpoint from path to pointers: headers, names, plan, bytes. Whatever can be wrong without
+ * reading the weights is found before the first of them is read.
+ */
+#include "engine/checkpoint/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/buf.h"
+#include "engine/checkpoint/arena.h"
+#include "engine/checkpoint/bind.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/load.h"
+#include "engine/checkpoint/packed.h"
+#include "engine/checkpoint/safetensors.h"
+
+#define MAX_CONFIG (4u << 20)
+
+struct tr_weights_store {
+    struct tr_source source; /* its files may stay mapped */
+    struct tr_arena arena;
+    struct tr_plan plan; /* while loading */
+    struct tr_buf warnings;
+};
+
+struct tr_weights *tr_weights_close(struct tr_weights *w)
+{
+    if (!w)
+        return NULL;
+    for (int i = 0; w->layers && i < w->config.n_layers; i++)
+        free(w->layers[i].experts);
+    free(w->layers);
+    if (w->store) {
+        tr_source_done(&w->store->source);
+        tr_arena_done(&w->store->arena);
+        tr_plan_done(&w->store->plan);
+        tr_buf_done(&w->store->warnings);
+    }
+    free(w->store);
+    free(w);
+    return NULL;
+}
+
+static int open_folder(struct tr_weights *w, const char *dir, struct tr_err *err)
+{
+    struct tr_buf path = {0};
+    char *text = NULL;
+    size_t n = 0;
+    tr_buf_addf(&path, "%s/config.json", dir);
+    int rc = path.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
+                      : tr_file_slurp(path.data, MAX_CONFIG, &text, &n, err);
+    tr_buf_done(&path);
+    if (!rc)
+        rc = tr_model_config_parse(&w->config, text, n, "config.json", err);
+    free(text);
+    if (!rc)
+        rc = tr_safetensors_open(&w->store->source, dir, err);
+    return rc ? rc : tr_bind(w, &w->store->source, TR_NAMES_HF, &w->store->plan, err);
+}
+
+static int open_gguf(struct tr_weights *w, const char *path, struct tr_err *err)
+{
+    struct tr_gguf *g = NULL;
+    int rc = tr_gguf_open(&g, &w->store->source, path, err);
+    if (!rc)
+        rc = tr_gguf_config(g, &w->config, err);
+    tr_gguf_close(g);
+    return rc ? rc : tr_bind(w, &w->store->source, TR_NAMES_GGUF, &w->store->plan, err);
+}
+
+static void warn(struct tr_buf *b, const char *what, const char *text)
+{
+    tr_buf_addf(b, "%s%s: %s", b->len ? "\n" : "", what, text);
+}
+
+/* The arena's bytes, from the packed cache if it has them, else from the checkpoint. */
+static int fill(struct tr_weights *w, const struct tr_weights_options *o, const struct tr_packed *p,
+                struct tr_hash *values, struct tr_err *err)
+{
+    struct tr_weights_store *st = w->store;
+    struct tr_err why;
+    if (p->path) {
+        int rc = tr_packed_read(p, st->arena.data, st->arena.bytes, o, values, &why);
+        if (rc == 0)
+            return 0;
+        if (rc != TR_ENOTFOUND)
+            warn(&st->warnings, "packed cache is made again", why.msg);
+    }
+    /* The page cache keeps the files for the next start, if they fit beside the weights. */
+    bool drop = w->file_bytes > tr_memory_left("/sys/fs/cgroup");
+    int rc = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
+    if (!rc && p->path &&
+        tr_packed_write(p, st->arena.data, st->arena.bytes, o->pool, *values, &why))
+        warn(&st->warnings, "packed cache", why.msg);
+    return rc;
+}
+
+/* Types of the matrices, most bytes first: "q4_K+q6_K". */
+static void name_types(const struct tr_plan *plan, char *text, size_t size)
+{
+    uint64_t bytes[TR_W_COUNT] = {0};
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->slots[i].kind == TR_SLOT_MATRIX)
+            bytes[plan->slots[i].type] += plan->slots[i].bytes;
+    text[0] = '\0';
+    for (;;) {
+        enum tr_wtype most = TR_W_F32;
+        for (enum tr_wtype t = TR_W_F32; t < TR_W_COUNT; t++)
+            if (bytes[t] > bytes[most])
+                most = t;
+        if (!bytes[most])
+            return;
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s", used ? "+" : "", tr_wtype_name(most));
+        bytes[most] = 0;
+    }
+}
+
+/* The facts of struct tr_weights that only the plan knows. */
+static void count(struct tr_weights *w)
+{
+    const struct tr_source *s = &w->store->source;
+    const struct tr_plan *plan = &w->store->plan;
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        uint64_t elements;
+        if (!s->tensors[i].used || !tr_tensor_elements(&s->tensors[i], &elements))
+            continue;
+        w->n_params += elements;
+        w->file_bytes += s->tensors[i].bytes;
+    }
+    /* A tied head that stays in the file is the embedding table itself: counted once. */
+    const struct tr_slot *head = &plan->slots[plan->n - 1];
+    w->memory_bytes = plan->arena_bytes;
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct tr_slot *slot = &plan->slots[i];
+        if (slot->in_place && !(slot != head && slot->tensor == head->tensor && head->in_place))
+            w->memory_bytes += slot->bytes;
+    }
+    name_types(plan, w->types, sizeof w->types);
+}
+
+static int load(struct tr_weights *w, const struct tr_weights_options *o, struct tr_err *err)
+{
+    struct tr_weights_store *st = w->store;
+    struct tr_packed packed = {0};
+    struct tr_hash values, print;
+    struct tr_buf text = {0};
+    int rc = tr_plan_layout(&st->plan, &st->source, o->choice, o->use_mmap, err);
+    if (rc)
+        return rc;
+    count(w);
+    if (o->packed_cache)
+        rc = tr_packed_init(&packed, o->packed_cache, o->path, &st->plan, &w->config, &st->source,
+                            o->choice, err);
+    if (!rc)
+        rc = tr_arena_init(&st->arena, st->plan.arena_bytes, err);
+    if (!rc)
+        rc = fill(w, o, &packed, &values, err);
+    tr_packed_done(&packed);
+    if (rc)
+        return rc;
+    tr_plan_point(&st->plan, &st->source, st->arena.data);
+    tr_plan_describe(&st->plan, &w->config, false, &text);
+    print = tr_hash_link(values, text.data, text.len);
+    memcpy(w->fingerprint, &print, sizeof w->fingerprint);
+    rc = text.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
+    tr_buf_done(&text);
+    return rc;
+}
+
+int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *options,
+                    struct tr_err *err)
+{
+    struct stat st;
+    struct tr_weights *w = calloc(1, sizeof *w);
+    int rc = TR_ENOMEM;
+    if (!w || !(w->store = calloc(1, sizeof *w->store))) {
+        tr_err_set(err, rc, NULL, "out of memory");
+        goto fail;
+    }
+    rc = tr_source_init(&w->store->source, err);
+    if (rc)
+        goto fail;
+    rc = stat(options->path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(w, options->path, err)
+                                                              : open_gguf(w, options->path, err);
+    if (rc)
+        goto fail;
+    tr_bind_unused(&w->store->source, &w->store->warnings);
+    rc = load(w, options, err);
+    if (rc)
+        goto fail;
+    for (int i = 0; i < w->store->source.n_files; i++)
+        tr_file_forget(&w->store->source.files[i]);
+    tr_plan_done(&w->store->plan);
+    tr_buf_adds(&w->store->warnings, "");
+    if (w->store->warnings.oom) {
+        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+        goto fail;
+    }
+    w->warnings = w->store->warnings.data;
+    *ret = w;
+    return 0;
+fail:
+    tr_weights_close(w);
+    return rc;
+}
+
+void tr_weights_embed(const struct tr_weights *w, int32_t id, float *y)
+{
+    int d = w->config.hidden_size;
+    const uint8_t *rows = w->embed;
+    tr_dequantize_row(w->embed_type, rows + (size_t)id * tr_file_row_bytes(w->embed_type, d), d, y);
+}

@@ -33,8 +33,8 @@ enum { TR_OPTION_COUNT = TR_OPTION_MAP(X) };
 #undef X
 extern const struct tr_option tr_option_rows[TR_OPTION_COUNT];
 
-/* Sets the field from text. A LIST takes items separated by commas and appends them. TR_ECONFIG: err->msg is "NAME:
- * expected ...". */
+/* Sets the field from text. A LIST takes items separated by commas and appends them. TR_ECONFIG:
+ * err->msg is "NAME: expected ...". */
 TR_NODISCARD int tr_option_set(const struct tr_option *row, struct tr_options *o, const char *text,
                                struct tr_err *err);
 /* Frees what the field owns and zeroes it. */

@@ -35,8 +35,8 @@ static int fail_at(int code, struct tr_err *err, const char *place)
 
 /* ---- file ---- */
 
-/* The line on which the n-th member (from 0) of the object in a file begins; 0 if that can't be told. jansson does not
- * keep it. */
+/* The line on which the n-th member (from 0) of the object in a file begins; 0 if that can't be
+ * told. jansson does not keep it. */
 static int line_of_member(const char *file, size_t n)
 {
     FILE *f = fopen(file, "re");
@@ -68,7 +68,8 @@ static int line_of_member(const char *file, size_t n)
     return c == EOF ? 0 : line;
 }
 
-/* A JSON scalar as the text that the environment would hold; false if the row does not take its type. */
+/* A JSON scalar as the text that the environment would hold; false if the row does not take its
+ * type. */
 static bool text_of(const struct tr_option *row, const struct tr_json *v, struct tr_buf *out)
 {
     bool wants_text = row->type == TR_OPTION_STRING || row->type == TR_OPTION_LIST ||
@@ -191,8 +192,8 @@ static int apply_variable(struct tr_options *o, const char *entry, const char *v
     return r < 0 ? fail_at(r, err, place) : 0;
 }
 
-/* The value of `entry` ("NAME=value") if it is one of our variables and not empty: container files often pass
- * variables on without knowing whether they are set. */
+/* The value of `entry` ("NAME=value") if it is one of our variables and not empty: container
+ * files often pass variables on without knowing whether they are set. */
 static const char *our_value(const char *entry)
 {
     const char *value = strchr(entry, '=');
@@ -271,7 +272,8 @@ static int next_arg(const struct tr_options *o, int *i, bool only_text, struct a
     return 0;
 }
 
-/* Goes through the command line: first for what is no option (set_rows false), then for the options. */
+/* Goes through the command line: first for what is no option (set_rows false), then for the
+ * options. */
 static int apply_arguments(struct tr_options *o, bool set_rows, const char **ret_config,
                            struct tr_err *err)
 {
@@ -328,7 +330,8 @@ static int apply_arguments(struct tr_options *o, bool set_rows, const char **ret
 
 /* ---- all together ---- */
 
-/* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not count. */
+/* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not
+ * count. */
 static int read_keys(struct tr_options *o, struct tr_err *err)
 {
     static const char name[] = "api_key_file";

@@ -86,8 +86,8 @@ void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...
     else
         add_text(&line, level, request, text);
     tr_buf_addc(&line, '\n');
-    /* One write a line: lines of other processes on the same terminal or pipe don't cut in. A log that can't be written
-     * must not stop the daemon. */
+    /* One write a line: lines of other processes on the same terminal or pipe don't cut in. A
+     * log that can't be written must not stop the daemon. */
     ssize_t written = line.oom ? 0 : write(STDERR_FILENO, line.data, line.len);
     (void)written;
     tr_buf_done(&line);

@@ -12,8 +12,8 @@ struct tr_choice {
     int n_eog;
     int vocab;
 
-    /* Occurrences, kept only if a penalty is on: entries in order of first appearance, found through an
-     * open-addressing table of entry numbers + 1. */
+    /* Occurrences, kept only if a penalty is on: entries in order of first appearance, found
+     * through an open-addressing table of entry numbers + 1. */
     struct tr_occurrence {
         int32_t id;
         int32_t generated; /* 0: in the prompt only */

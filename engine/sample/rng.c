@@ -1,5 +1,5 @@
-/* Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"): a block cipher on the counter, so that
- * the draw of any position is known without those before it. */
+/* Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"): a block cipher
+ * on the counter, so that the draw of any position is known without those before it. */
 #include "engine/sample/sampler.h"
 
 static void philox_round(uint32_t x[4], const uint32_t key[2])

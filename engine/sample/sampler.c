@@ -212,7 +212,8 @@ static void gather(struct tr_sampler *s, const float *x, float floor)
     }
 }
 
-/* A logit that at least k valid ids reach: the k-th largest maximum of a run. -inf if there are fewer runs. */
+/* A logit that at least k valid ids reach: the k-th largest maximum of a run. -inf if there are
+ * fewer runs. */
 static float floor_of_best(struct tr_sampler *s, int k)
 {
     if (k >= s->n_runs)
@@ -338,7 +339,8 @@ static void filter(struct tr_sampler *s, const struct row *row, const struct tr_
 
 /* ---- the draw ---- */
 
-/* The first index at which the running sum exceeds the target; the last one with weight if none does. */
+/* The first index at which the running sum exceeds the target; the last one with weight if none
+ * does. */
 static int walk(const float *w, int n, double target)
 {
     double sum = 0.0;

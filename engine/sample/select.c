@@ -7,7 +7,8 @@ struct histogram {
     int count[RADIX];
 };
 
-/* The first bucket at which *acc + mass reaches the target; *acc becomes what lies before it. RADIX if none does. */
+/* The first bucket at which *acc + mass reaches the target; *acc becomes what lies before it.
+ * RADIX if none does. */
 static int find_bucket(const struct histogram *h, double target, double *acc, int *ret_last)
 {
     double sum = *acc, before_last = sum;

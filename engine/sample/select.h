@@ -1,4 +1,5 @@
-/* Cutting a list at the shortest prefix of its sorted order that reaches a target, without sorting it. */
+/* Cutting a list at the shortest prefix of its sorted order that reaches a target, without
+ * sorting it. */
 #ifndef TR_ENGINE_SAMPLE_SELECT_H
 #define TR_ENGINE_SAMPLE_SELECT_H
 
@@ -24,9 +25,9 @@ static inline uint32_t tr_key_descending(float x)
     return u & 0x80000000U ? u : u ^ 0x7FFFFFFFU;
 }
 
-/* keys [n], n >= 1; weights [n] >= 0, NULL = each 1; scratch [n]. The shortest prefix, at least one entry, whose weights
- * sum to target or more; all entries if they never do. Radix selection, four passes over ever fewer entries; sums are
- * in double and in index order. */
+/* keys [n], n >= 1; weights [n] >= 0, NULL = each 1; scratch [n]. The shortest prefix, at least
+ * one entry, whose weights sum to target or more; all entries if they never do. Radix selection,
+ * four passes over ever fewer entries; sums are in double and in index order. */
 struct tr_cut tr_select(const uint32_t *keys, const float *weights, int n, double target,
                         int *scratch);
 

@@ -1,4 +1,5 @@
-/* JSON from hostile and from ordinary sources: what parses, what is refused, and what the message says. */
+/* JSON from hostile and from ordinary sources: what parses, what is refused, and what the
+ * message says. */
 #include "config/json.h"
 
 #include <setjmp.h>

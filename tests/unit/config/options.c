@@ -1,5 +1,5 @@
-/* Options: where a value comes from, which values are refused and with which words, and that what is printed can be read
- * back. */
+/* Options: where a value comes from, which values are refused and with which words, and that
+ * what is printed can be read back. */
 #include "config/options.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* The generator against the published vector of Philox 4x32-10 for zero key and counter (Random123's kat_vectors:
- * 6627e8d5 e169c58d bc57ac4c 9b00dbd8) and others computed by a second implementation that was checked against all of
- * the published vectors. */
+/* The generator against the published vector of Philox 4x32-10 for zero key and counter
+ * (Random123's kat_vectors: 6627e8d5 e169c58d bc57ac4c 9b00dbd8) and others computed by a second
+ * implementation that was checked against all of the published vectors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * The sampler against a plain one that sorts everything, in double and with libm, written from the rules; and the edges:
- * ties, extreme numbers, masks, penalties.
+ * The sampler against a plain one that sorts everything, in double and with libm, written from the
+ * rules; and the edges: ties, extreme numbers, masks, penalties.
  */
 #include "engine/sample/sampler.h"
 
@@ -90,7 +90,8 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Keeps the shortest prefix by key whose share reaches `share`; *edge becomes how near the cut was to another one. */
+/* Keeps the shortest prefix by key whose share reaches `share`; *edge becomes how near the cut
+ * was to another one. */
 static int keep_share(struct entry *e, int n, double share, double *edge)
 {
     double total = 0, sum = 0;
@@ -106,7 +107,8 @@ static int keep_share(struct entry *e, int n, double share, double *edge)
     return n;
 }
 
-/* The probability that each id has after the filters: probs [vocab]. Returns how clear the decisions were. */
+/* The probability that each id has after the filters: probs [vocab]. Returns how clear the
+ * decisions were. */
 static double plain_filter(const struct bench *b, const struct tr_sampling *p, double *probs)
 {
     static struct entry e[MAX_VOCAB];

@@ -28,7 +28,8 @@ static int compare(const void *a, const void *b)
     return i < j ? -1 : 1;
 }
 
-/* The cut by sorting everything. Weights are small integers, so every order of summing gives the same. */
+/* The cut by sorting everything. Weights are small integers, so every order of summing gives the
+ * same. */
 static struct tr_cut sorted_cut(const uint32_t *keys, const float *weights, int n, double target)
 {
     static int order[MAX_N];

@@ -1,0 +1,326 @@
+/*
+ * The daemon's life: bind, load, serve, drain, end.
+ *
+ * Everything here happens on the loop thread except the load, which has a thread of its own so that signals are heard
+ * meanwhile. The order of the end stands in `close_all`, top to bottom.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/call.h"
+#include "server/conn.h"
+#include "server/load.h"
+#include "server/log.h"
+#include "server/server.h"
+#include "server/transport.h"
+
+#define STALE_NS      (60LL * 1000000000) /* an engine that has not turned for so long is stuck */
+#define AT_ONCE_MS    500 /* after a second signal: the time an orderly end may take */
+#define SPARE_FILES   64  /* descriptors beside connections */
+#define LOADING_RETRY 5   /* seconds, for Retry-After */
+
+int64_t srv_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t srv_now(const struct srv *s)
+{
+    return (int64_t)uv_now(&s->loop);
+}
+
+uint64_t srv_new_id(struct srv *s)
+{
+    /* splitmix64 over a secret start: each number once, no order to be seen */
+    uint64_t z = s->hash_key[0] + ++s->next_id * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+int srv_retry_after(struct srv *s)
+{
+    if (s->state == SRV_READY)
+        return tr_engine_retry_after(s->engine);
+    return LOADING_RETRY;
+}
+
+bool srv_engine_alive(struct srv *s)
+{
+    struct tr_engine_stats st;
+    tr_engine_stats(s->engine, &st);
+    return srv_clock_ns() - st.heartbeat_ns < STALE_NS;
+}
+
+/* ---- draining ---- */
+
+static void end_now(struct srv *s);
+
+static bool is_busy(const struct srv *s)
+{
+    if (s->n_calls > 0)
+        return true;
+    for (const struct srv_conn *c = s->conns; c; c = c->next)
+        if (c->req && c->req->phase != SRV_BODY)
+            return true;
+    return false;
+}
+
+static void on_drain_end(uv_timer_t *timer)
+{
+    struct srv *s = timer->data;
+    srv_log(SRV_LOG_WARN, NULL, "drain_timeout is over: %d requests are cut", s->n_calls);
+    end_now(s);
+}
+
+static void begin_drain(uv_timer_t *timer)
+{
+    struct srv *s = timer->data;
+    s->state = SRV_DRAINING;
+    tr_engine_drain(s->engine);
+    srv_log(SRV_LOG_INFO, NULL, "draining: %d requests under way", s->n_calls);
+    uv_timer_start(&s->drain, on_drain_end, (uint64_t)s->options->drain_timeout, 0);
+}
+
+/* Requests that still run are cancelled and their clients told; then the loop ends by itself. */
+static void end_now(struct srv *s)
+{
+    uv_timer_stop(&s->drain);
+    s->closing = true;
+    for (struct srv_call *c = s->calls; c; c = c->next)
+        srv_call_abort(c, TR_EDRAIN, "the daemon is shutting down");
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    _exit(0);
+}
+
+/* An engine step cannot be interrupted and may take longer than somebody who asks twice will wait. */
+static void limit_end(void)
+{
+    struct itimerval t = {.it_value = {.tv_usec = AT_ONCE_MS * 1000}};
+    signal(SIGALRM, on_alarm);
+    setitimer(ITIMER_REAL, &t, NULL);
+}
+
+static void on_terminate(uv_signal_t *handle, int number)
+{
+    struct srv *s = handle->data;
+    if (s->state == SRV_LOADING) {
+        srv_log(SRV_LOG_INFO, NULL, "%s while loading: bye", strsignal(number));
+        srv_listen_stop(&s->listen);
+        _exit(0); /* the loader cannot be stopped, and nothing else has begun */
+    }
+    if (s->state == SRV_READY) {
+        s->state = SRV_LEAVING;
+        srv_log(SRV_LOG_INFO, NULL, "%s: not ready any more", strsignal(number));
+        if (s->options->drain_delay > 0)
+            uv_timer_start(&s->drain, begin_drain, (uint64_t)s->options->drain_delay, 0);
+        else
+            begin_drain(&s->drain);
+        return;
+    }
+    srv_log(SRV_LOG_WARN, NULL, "%s again: ending at once", strsignal(number));
+    limit_end();
+    if (s->state == SRV_LEAVING)
+        begin_drain(&s->drain);
+    end_now(s);
+}
+
+/* ---- reloading ---- */
+
+static void on_reload(uv_signal_t *handle, int number)
+{
+    (void)number;
+    struct srv *s = handle->data;
+    struct tr_options fresh;
+    struct tr_buf refused = {0};
+    struct tr_err err;
+    if (s->state == SRV_LOADING)
+        return; /* the loader reads the options */
+    if (tr_options_reload(&fresh, s->options, &refused, &err) < 0) {
+        srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old options stay", err.msg);
+        return;
+    }
+    tr_options_done(s->options);
+    *s->options = fresh;
+    srv_log_setup((enum srv_log_level)s->options->log_level, s->options->log_format == 1);
+    srv_log(SRV_LOG_INFO, NULL, "options reloaded%s%s",
+            refused.len ? "; only a restart changes " : "", refused.len ? refused.data : "");
+    tr_buf_done(&refused);
+}
+
+/* ---- loading ---- */
+
+static void load(void *arg)
+{
+    struct srv *s = arg;
+    struct tr_engine_options e;
+    srv_engine_options(&e, s->options, &s->progress);
+    e.on_event = srv_outbox_push;
+    e.event_arg = &s->outbox;
+    s->result = tr_engine_open(&s->engine, &e, &s->error);
+    srv_progress_end(&s->progress);
+    uv_async_send(&s->loaded);
+}
+
+static int begin_serving(struct srv *s)
+{
+    s->info = tr_engine_info(s->engine);
+    s->tokenizer = tr_engine_tokenizer(s->engine);
+    s->model =
+        strdup(s->options->served_model_name ? s->options->served_model_name : s->info->name);
+    if (!s->model)
+        return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%.40s", s->info->fingerprint);
+    srv_log_engine(s->info);
+    int r = srv_transport_start(s, &s->error);
+    if (r == 0)
+        r = srv_listen_start(&s->listen, &s->loop, srv_transport_accept, s, &s->error);
+    if (r == 0) {
+        s->state = SRV_READY;
+        srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen.url);
+    }
+    return r;
+}
+
+static void on_loaded(uv_async_t *async)
+{
+    struct srv *s = async->data;
+    uv_thread_join(&s->loader);
+    if (s->result == 0)
+        s->result = begin_serving(s);
+    if (s->result < 0)
+        s->over = true;
+}
+
+/* ---- the loop ---- */
+
+static void on_events(uv_async_t *async)
+{
+    srv_call_events(async->data);
+}
+
+static int init_signal(struct srv *s, uv_signal_t *handle, int number, uv_signal_cb cb)
+{
+    handle->data = s;
+    int r = uv_signal_init(&s->loop, handle);
+    return r < 0 ? r : uv_signal_start(handle, cb, number);
+}
+
+static int init_loop(struct srv *s, struct tr_err *err)
+{
+    int r = uv_loop_init(&s->loop);
+    if (r < 0)
+        return tr_err_set(err, TR_EINTERNAL, NULL, "no event loop: %s", uv_strerror(r));
+    uv_timer_init(&s->loop, &s->drain);
+    s->drain.data = s->loaded.data = s;
+    r = srv_outbox_init(&s->outbox, &s->loop, on_events, s);
+    if (r == 0)
+        r = uv_async_init(&s->loop, &s->loaded, on_loaded);
+    if (r == 0)
+        r = init_signal(s, &s->sigterm, SIGTERM, on_terminate);
+    if (r == 0)
+        r = init_signal(s, &s->sigint, SIGINT, on_terminate);
+    if (r == 0)
+        r = init_signal(s, &s->sighup, SIGHUP, on_reload);
+    return r < 0 ? tr_err_set(err, TR_EINTERNAL, NULL, "no event loop: %s", uv_strerror(r)) : 0;
+}
+
+static void prepare_process(const struct tr_options *o)
+{
+    struct rlimit files;
+    signal(SIGPIPE, SIG_IGN);
+    setenv("UV_THREADPOOL_SIZE", "2",
+           0); /* parsing and tokenizing must not take the compute threads' cores */
+    rlim_t want = (rlim_t)o->max_connections + SPARE_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < want) {
+        files.rlim_cur = TR_MIN(want, files.rlim_max);
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* A connection that is still in a request is given up: whatever is suspended must not be when libmicrohttpd stops. */
+static void abandon_connections(struct srv *s)
+{
+    for (struct srv_conn *c = s->conns; c; c = c->next) {
+        if (c->req)
+            c->req->gone = true;
+        srv_conn_resume(c);
+    }
+    srv_transport_pump(s);
+}
+
+/* The order of the end. */
+static void close_all(struct srv *s)
+{
+    s->closing = true;
+    srv_listen_stop(&s->listen);
+    s->engine =
+        tr_engine_close(s->engine); /* cancels what runs: all DONE events are in the outbox now */
+    srv_call_events(s);
+    if (s->mhd) {
+        srv_transport_pump(s); /* last answers */
+        abandon_connections(s);
+        srv_transport_stop(s);
+    }
+    uv_walk(&s->loop, close_handle, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT); /* close callbacks, work that was under way on the pool */
+    if (uv_loop_close(&s->loop) != 0)
+        srv_log(SRV_LOG_ERROR, NULL, "the event loop was left with open handles");
+    srv_outbox_done(&s->outbox);
+    free(s->model);
+}
+
+int srv_run(struct tr_options *options)
+{
+    struct srv *s = calloc(1, sizeof *s);
+    if (!s)
+        return 1;
+    s->options = options;
+    s->created = (int64_t)time(NULL);
+    srv_log_setup((enum srv_log_level)options->log_level, options->log_format == 1);
+    prepare_process(options);
+    if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
+        s->hash_key[0] = (uint64_t)srv_clock_ns();
+    int r = srv_listen_bind(&s->listen, options, &s->error);
+    bool looping = r == 0;
+    if (r == 0)
+        r = init_loop(s, &s->error);
+    if (r == 0 && uv_thread_create(&s->loader, load, s) < 0)
+        r = tr_err_set(&s->error, TR_EINTERNAL, NULL, "cannot create a thread");
+    if (r == 0) {
+        while (!s->over) {
+            uv_run(&s->loop, UV_RUN_ONCE);
+            s->over = s->over || (s->state == SRV_DRAINING && !is_busy(s));
+        }
+        r = s->result;
+    }
+    if (looping)
+        close_all(s);
+    if (r < 0)
+        srv_log(SRV_LOG_ERROR, NULL, "%s", s->error.msg);
+    else
+        srv_log(SRV_LOG_INFO, NULL, "ended");
+    free(s);
+    return r < 0 ? 1 : 0;
+}

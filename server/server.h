@@ -1,0 +1,89 @@
+/*
+ * The daemon's public face, and what all of server/ shares about its state.
+ *
+ * One loop thread runs libuv and, inside it, libmicrohttpd; it alone touches sockets, connections, requests, answers,
+ * counters and the log. Compute happens on the engine's threads, which are reached by tr_engine_submit and heard
+ * through the outbox. Long preparation (parsing, tokenizing) happens on libuv's pool and sees only its own request.
+ */
+#ifndef TR_SERVER_SERVER_H
+#define TR_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "config/options.h"
+#include "engine/engine.h"
+#include "engine/text/tokenizer.h"
+#include "server/listen.h"
+#include "server/load.h"
+#include "server/metrics.h"
+#include "server/outbox.h"
+
+#ifndef TR_VERSION
+#define TR_VERSION "0.1.0"
+#endif
+
+struct MHD_Daemon;
+struct srv_conn;
+struct srv_call;
+
+/* Loads the checkpoint, serves until SIGTERM or SIGINT; the exit status of the process. `options` may be replaced by
+ * what SIGHUP reloads. */
+int srv_run(struct tr_options *options);
+
+enum srv_state {
+    SRV_LOADING,
+    SRV_READY,
+    SRV_LEAVING, /* told to end: not ready, but still serving for drain_delay */
+    SRV_DRAINING /* new work is refused, what runs may finish */
+};
+
+struct srv {
+    struct tr_options *options; /* borrowed; the reloadable ones change at SIGHUP */
+    enum srv_state state;
+
+    uv_loop_t loop;
+    struct srv_listen listen;
+    struct MHD_Daemon *mhd;
+    uv_poll_t mhd_poll; /* libmicrohttpd's epoll descriptor */
+    uv_prepare_t pump;  /* runs libmicrohttpd once before every sleep */
+    uv_timer_t mhd_timer;
+    uv_signal_t sigterm, sigint, sighup;
+    uv_timer_t drain;             /* drain_delay, then drain_timeout */
+    uv_thread_t loader;           /* runs tr_engine_open */
+    uv_async_t loaded;            /* its end */
+    struct tr_err error;          /* why it cannot serve */
+    int result;                   /* of the load */
+    struct srv_progress progress; /* the loader's */
+    bool closing;                 /* connections go as soon as they can */
+    bool over;                    /* the loop has to end */
+
+    struct tr_engine *engine; /* NULL until loaded */
+    const struct tr_engine_info *info;
+    const struct tr_tokenizer *tokenizer;
+    char *model;          /* the name served; owned */
+    char fingerprint[64]; /* system_fingerprint */
+    int64_t created;      /* unix seconds of the start */
+    uint64_t hash_key[2]; /* random; keys tenant and cache salts */
+    struct srv_outbox outbox;
+
+    struct srv_conn *conns; /* all connections */
+    struct srv_call *calls; /* all inference calls with open jobs */
+    int n_conns, n_requests, n_calls;
+    size_t body_bytes; /* request bodies held at this moment */
+    uint64_t next_id;  /* for ids of requests and answers */
+    struct srv_metrics metrics;
+};
+
+/* Whether the engine's thread turned lately: a step may be long, a minute is not a step. */
+bool srv_engine_alive(struct srv *s);
+/* Milliseconds of the loop's clock. */
+int64_t srv_now(const struct srv *s);
+/* CLOCK_MONOTONIC. */
+int64_t srv_clock_ns(void);
+/* A number that does not come again, hard to guess. */
+uint64_t srv_new_id(struct srv *s);
+/* Seconds for Retry-After. */
+int srv_retry_after(struct srv *s);
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * `trinityd bench`: speed of this checkpoint on this machine, through the engine as the daemon uses
+ * it. Each line ends in a hash of the tokens and their logprobs, so that a change of speed and a
+ * change of numbers are seen side by side.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/text/tokenizer.h"
+#include "server/commands/commands.h"
+#include "server/load.h"
+#include "server/log.h"
+
+enum { MAX_JOBS = 4096, MAX_REPEAT = 1000, DECODE_STEPS = 64 };
+
+/* What one test sees of its jobs; written on the engine's thread. */
+struct run {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int n_jobs;
+    int n_begun;       /* jobs with a first token */
+    int n_done;        /* jobs that ended */
+    int64_t full_ns;   /* when the last job had its first token: from here on all decode */
+    int64_t last_ns;   /* the last token while all decoded */
+    int64_t n_counted; /* tokens from full_ns to last_ns */
+    struct tr_usage usage;
+    uint64_t hash[MAX_JOBS]; /* of a job's tokens and logprobs, FNV-1a */
+    struct tr_err err;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3U;
+    return hash;
+}
+
+static void on_event(void *arg, const struct tr_event *event)
+{
+    struct run *run = arg;
+    uint64_t *hash = event->user;
+    pthread_mutex_lock(&run->mutex);
+    if (event->kind == TR_EVENT_TOKEN) {
+        *hash = hash_bytes(*hash, &event->token, sizeof event->token);
+        *hash = hash_bytes(*hash, &event->logprob, sizeof event->logprob);
+        if (event->position == 0 && ++run->n_begun == run->n_jobs) {
+            run->full_ns = run->last_ns = now_ns();
+        } else if (run->n_begun == run->n_jobs && run->n_done == 0) {
+            run->last_ns = now_ns();
+            run->n_counted++;
+        }
+    } else if (event->kind == TR_EVENT_CHOICE_DONE && event->err) {
+        run->err = *event->err;
+    } else if (event->kind == TR_EVENT_DONE) {
+        run->n_done++;
+        run->usage = *event->usage;
+        pthread_cond_signal(&run->changed);
+    }
+    pthread_mutex_unlock(&run->mutex);
+}
+
+/* A greedy job of n_prompt arbitrary tokens that answers with exactly max_tokens. */
+static struct tr_job *make_job(const struct tr_engine *e, int n_prompt, int max_tokens, int number)
+{
+    struct tr_job *job = calloc(1, sizeof *job);
+    int32_t *ids = calloc((size_t)n_prompt, sizeof *ids);
+    if (!job || !ids) {
+        free(job);
+        free(ids);
+        return NULL;
+    }
+    const struct tr_tokenizer *t = tr_engine_tokenizer(e);
+    uint64_t state = (uint64_t)number + 1;
+    for (int i = 0; i < n_prompt; i++)
+        do {
+            state = state * 6364136223846793005U + 1442695040888963407U;
+            ids[i] = (int32_t)((state >> 33) % (uint64_t)tr_tokenizer_size(t));
+        } while (!tr_tokenizer_has_id(t, ids[i]));
+    job->prompt = ids;
+    job->n_prompt = n_prompt;
+    job->max_tokens = max_tokens;
+    job->n = 1;
+    job->ignore_eos = true;
+    job->prompt_logprobs = -1;
+    job->sampling = (struct tr_sampling){.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
+    return job;
+}
+
+/* Runs n jobs side by side to their end. */
+static int run_jobs(struct tr_engine *e, struct run *run, int n, int n_prompt, int max_tokens,
+                    struct tr_err *err)
+{
+    int r = 0, submitted = 0;
+    run->n_jobs = n;
+    run->n_begun = run->n_done = 0;
+    run->n_counted = 0;
+    run->err.code = 0;
+    for (; submitted < n && r == 0; submitted++) {
+        struct tr_job *job = make_job(e, n_prompt, max_tokens, submitted);
+        uint64_t id;
+        if (!job)
+            return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+        run->hash[submitted] = 0xCBF29CE484222325U;
+        job->user = &run->hash[submitted];
+        r = tr_engine_submit(e, job, &id, err);
+        if (r < 0) {
+            tr_job_free(job);
+            return r;
+        }
+    }
+    pthread_mutex_lock(&run->mutex);
+    while (run->n_done < n)
+        pthread_cond_wait(&run->changed, &run->mutex);
+    pthread_mutex_unlock(&run->mutex);
+    if (run->err.code) {
+        *err = run->err;
+        return err->code;
+    }
+    return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void report(const struct tr_options *o, const char *test, int size, double *rates,
+                   const struct run *run)
+{
+    qsort(rates, (size_t)o->repeat, sizeof *rates, by_value);
+    double rate = rates[o->repeat / 2];
+    bool prefill = strcmp(test, "prefill") == 0;
+    double step_ms = 1e3 / rate * size;
+    uint64_t hash = 0;
+    for (int i = 0; i < run->n_jobs; i++)
+        hash += run->hash[i];
+    if (o->json)
+        printf("{\"test\": \"%s\", \"%s\": %d, \"context\": %d, \"tokens_per_second\": %.2f, "
+               "\"milliseconds\": %.3f, \"hash\": \"%016llx\"}\n",
+               test, prefill ? "tokens" : "sequences", size, prefill ? 0 : o->context, rate,
+               step_ms, (unsigned long long)hash);
+    else
+        printf("%-8s %6d  %10.2f tokens/s  %10.3f ms %s  %016llx\n", test, size, rate, step_ms,
+               prefill ? "in all " : "a step ", (unsigned long long)hash);
+    fflush(stdout);
+}
+
+static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
+                         struct tr_err *err)
+{
+    double rates[MAX_REPEAT];
+    for (int i = 0; i < o->repeat; i++) {
+        int r = run_jobs(e, run, 1, n, 1, err);
+        if (r < 0)
+            return r;
+        rates[i] = n / ((double)run->usage.prefill_ns * 1e-9);
+    }
+    report(o, "prefill", n, rates, run);
+    return 0;
+}
+
+static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
+                        struct tr_err *err)
+{
+    double rates[MAX_REPEAT];
+    /* The first job decodes while the others are still in prefill: give all of them more to say. */
+    int steps = DECODE_STEPS + n * o->context / tr_engine_info(e)->max_batch_tokens + n;
+    for (int i = 0; i < o->repeat; i++) {
+        int r = run_jobs(e, run, n, o->context, steps, err);
+        if (r < 0)
+            return r;
+        rates[i] = (double)run->n_counted / ((double)(run->last_ns - run->full_ns) * 1e-9);
+    }
+    report(o, "decode", n, rates, run);
+    return 0;
+}
+
+/* An item of --prefill or --decode: 1..max, or -1. */
+static int number(const char *text, int max)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    return *end || n < 1 || n > max ? -1 : (int)n;
+}
+
+static int run_tests(const struct tr_options *o, struct tr_engine *e, struct run *run,
+                     struct tr_err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < o->prefill.n && r == 0; i++)
+        r = bench_prefill(o, e, run, number(o->prefill.items[i], 1 << 24), err);
+    for (size_t i = 0; i < o->decode.n && r == 0; i++)
+        r = bench_decode(o, e, run, number(o->decode.items[i], MAX_JOBS), err);
+    return r;
+}
+
+int srv_bench(const struct tr_options *o)
+{
+    struct srv_progress progress = {0};
+    struct tr_engine_options engine_options;
+    struct tr_engine *e;
+    struct tr_err err;
+    int n = 1;
+    for (size_t i = 0; i < o->prefill.n && n > 0; i++)
+        n = number(o->prefill.items[i], 1 << 24);
+    for (size_t i = 0; i < o->decode.n && n > 0; i++)
+        n = number(o->decode.items[i], MAX_JOBS);
+    if (n < 0) {
+        fprintf(stderr, "trinityd: prefill and decode: expected numbers, as in 1,8,16\n");
+        return 2;
+    }
+    struct run *run = calloc(1, sizeof *run);
+    if (!run) {
+        fprintf(stderr, "trinityd: out of memory\n");
+        return 1;
+    }
+    pthread_mutex_init(&run->mutex, NULL);
+    pthread_cond_init(&run->changed, NULL);
+    srv_engine_options(&engine_options, o, &progress);
+    engine_options.prefix_cache = false;
+    engine_options.on_event = on_event;
+    engine_options.event_arg = run;
+    int r = tr_engine_open(&e, &engine_options, &err);
+    srv_progress_end(&progress);
+    if (r == 0) {
+        srv_log_engine(tr_engine_info(e));
+        r = run_tests(o, e, run, &err);
+        tr_engine_close(e);
+    }
+    if (r < 0)
+        fprintf(stderr, "trinityd: %s\n", err.msg);
+    free(run);
+    return r < 0 ? 1 : 0;
+}

@@ -1,0 +1,71 @@
+/* `trinityd check`: loads a checkpoint as the daemon would, every check included, and says what
+ * it is. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/text/tokenizer.h"
+#include "server/commands/commands.h"
+#include "server/load.h"
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes * 0x1p-30;
+}
+
+static void describe(const struct tr_engine *e)
+{
+    static const char *const kv_names[] = {
+        [TR_KV_F32] = "f32", [TR_KV_BF16] = "bf16", [TR_KV_Q8] = "q8"};
+    const struct tr_engine_info *i = tr_engine_info(e);
+    const struct tr_tokenizer *t = tr_engine_tokenizer(e);
+    uint64_t full =
+        i->local_bytes_per_sequence + i->global_bytes_per_token * (uint64_t)i->context_length;
+    printf("model         %s\n", i->name);
+    printf("parameters    %.3f billion\n", (double)i->n_params * 1e-9);
+    printf("layers        %d: %d local (window %d), %d global; hidden size %d\n", i->n_layers,
+           i->n_local_layers, i->window, i->n_global_layers, i->hidden_size);
+    printf("vocabulary    %d rows; end %d; chat template: %s\n", tr_tokenizer_size(t),
+           tr_tokenizer_eos(t), tr_engine_chat_template(e) ? "yes" : "no");
+    printf("weights       %s: %.2f GiB in files, %.2f GiB in memory\n", i->weights,
+           gib(i->file_bytes), gib(i->weight_bytes));
+    printf("buffers       %.2f GiB (%d rows a step, %d sequences)\n", gib(i->buffer_bytes),
+           i->max_batch_tokens, i->max_sequences);
+    printf("cache         %.2f GiB as %s, pages of %d tokens\n", gib(i->kv_cache_bytes),
+           kv_names[i->kv_type], i->page_tokens);
+    printf("a sequence    %.2f MiB for its local layers, %.1f KiB a token for its global ones; "
+           "%.2f GiB at the full context of %d tokens\n",
+           (double)i->local_bytes_per_sequence * 0x1p-20,
+           (double)i->global_bytes_per_token * 0x1p-10, gib(full), i->context_length);
+    printf("machine       isa %s, OpenBLAS %s, %d threads\n", i->isa, i->blas, i->threads);
+    printf("fingerprint   %s\n", i->fingerprint);
+    for (const char *line = i->warnings; *line;) {
+        int n = (int)strcspn(line, "\n");
+        printf("warning       %.*s\n", n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void on_event(void *arg, const struct tr_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+int srv_check(const struct tr_options *o)
+{
+    struct srv_progress progress = {0};
+    struct tr_engine_options engine_options;
+    struct tr_engine *e;
+    struct tr_err err;
+    srv_engine_options(&engine_options, o, &progress);
+    engine_options.on_event = on_event;
+    int r = tr_engine_open(&e, &engine_options, &err);
+    srv_progress_end(&progress);
+    if (r < 0) {
+        fprintf(stderr, "trinityd: %s\n", err.msg);
+        return 1;
+    }
+    describe(e);
+    tr_engine_close(e);
+    return 0;
+}

@@ -1,0 +1,13 @@
+/* The commands besides `serve`. Each returns the exit status of the process: 0, or 1 with one line
+ * on standard error. */
+#ifndef TR_SERVER_COMMANDS_COMMANDS_H
+#define TR_SERVER_COMMANDS_COMMANDS_H
+
+#include "config/options.h"
+
+int srv_generate(const struct tr_options *o);
+int srv_check(const struct tr_options *o);
+int srv_bench(const struct tr_options *o);
+int srv_health_check(const struct tr_options *o);
+
+#endif

@@ -1,0 +1,76 @@
+/* Command line to command to exit status: 0 clean end, 1 can't do it, 2 bad configuration. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "engine/kernels/blas.h"
+#include "server/commands/commands.h"
+#include "server/log.h"
+#include "server/server.h"
+
+extern char **environ;
+
+/* OpenBLAS chooses its kernels when it is loaded, before main, and does not know recent
+ * processors: where it chose badly the program starts again, once, with the right choice in the
+ * environment. */
+static void restart_with_better_blas(char **argv)
+{
+    const char *core = tr_blas_better_core();
+    if (!core || getenv("OPENBLAS_CORETYPE") || setenv("OPENBLAS_CORETYPE", core, 0) != 0)
+        return;
+    execv("/proc/self/exe", argv);
+    srv_log(SRV_LOG_WARN, NULL, "OpenBLAS runs as %s, %s would be faster: set OPENBLAS_CORETYPE",
+            tr_blas_core(), core);
+}
+
+static int run_command(struct tr_options *o)
+{
+    switch (o->command) {
+    case TR_COMMAND_GENERATE:
+        return srv_generate(o);
+    case TR_COMMAND_CHECK:
+        return srv_check(o);
+    case TR_COMMAND_BENCH:
+        return srv_bench(o);
+    case TR_COMMAND_HEALTH:
+        return srv_health_check(o);
+    case TR_COMMAND_SERVE:
+    default:
+        return srv_run(o);
+    }
+}
+
+static int print(const struct tr_options *o)
+{
+    struct tr_buf out = {0};
+    if (o->action == TR_ACTION_HELP)
+        tr_options_help(o, &out);
+    else if (o->action == TR_ACTION_VERSION)
+        tr_buf_adds(&out, "trinityd " TR_VERSION "\n");
+    else
+        tr_options_print(o, &out);
+    bool ok = !out.oom && fputs(out.data, stdout) >= 0 && fflush(stdout) == 0;
+    tr_buf_done(&out);
+    return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct tr_options o;
+    struct tr_err err;
+    if (tr_options_parse(&o, argc, argv, environ, &err) < 0) {
+        fprintf(stderr, "trinityd: %s\n", err.msg);
+        return err.code == TR_ENOMEM ? 1 : 2;
+    }
+    int status;
+    if (o.action == TR_ACTION_RUN) {
+        srv_log_setup((enum srv_log_level)o.log_level, o.log_format == 1);
+        if (o.command != TR_COMMAND_HEALTH)
+            restart_with_better_blas(argv);
+        status = run_command(&o);
+    } else {
+        status = print(&o);
+    }
+    tr_options_done(&o);
+    return status;
+}

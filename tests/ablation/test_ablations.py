@@ -1,0 +1,134 @@
+"""Breaks the model on purpose, one part at a time, and shows that the golden test notices.
+
+Each ablation is a textual change to a scratch copy of the sources; the golden test is rebuilt from it and must fail. An
+ablation whose text is no longer found exactly once fails too, so that this list can't rot in silence.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = ROOT / "build" / "ablation"
+
+# Turns one row of head_dim floats in place, as only local layers do.
+ROTATE = """{{
+    float turned[TR_MAX_HEAD_DIM];
+    const float *turn = {table};
+    int half = c->head_dim / 2;
+    for (int d = 0; d < half; d++) {{
+        turned[d] = {row}[d] * turn[d] - {row}[half + d] * turn[half + d];
+        turned[half + d] = {row}[half + d] * turn[d] + {row}[d] * turn[half + d];
+    }}
+    memcpy({row}, turned, (size_t)c->head_dim * sizeof(float));
+}}
+"""
+
+# name: [(file, text, replacement)]
+ABLATIONS = {
+    "nothing": [],
+    "no gate": [("engine/forward/attention.c", "f->kn->gate(o, f->z + row * f->sq + offset, (int)width);", "")],
+    "gate from the raw residual": [
+        (
+            "engine/forward/attention.c",
+            "project(w, &l->gate, &f->h, f->z, f->sq);",
+            "struct tr_rows raw = f->h; raw.f32 = f->x; project(w, &l->gate, &raw, f->z, f->sq);",
+        )
+    ],
+    "RoPE on global layers": [
+        (
+            "engine/forward/attention.c",
+            """                else
+                    tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i,
+                                    key, v);
+""",
+            "else {"
+            + ROTATE.format(row="key", table="f->rope_table + row * c->head_dim")
+            + "tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i, key, v); }",
+        ),
+        (
+            "engine/forward/attention.c",
+            """    else
+        tr_global_attend(f->kn, &f->global, tile->span->global, &query, w->attend);
+""",
+            "else { for (int j = 0; j < tile->n * group; j++)"
+            + ROTATE.format(
+                row="(w->q + (size_t)j * c->head_dim)",
+                table="f->rope_table + ((size_t)tile->row0 + j / group) * c->head_dim",
+            )
+            + "tr_global_attend(f->kn, &f->global, tile->span->global, &query, w->attend); }",
+        ),
+    ],
+    "window W - 1": [("engine/forward/attention.c", ".window = c->window,", ".window = c->window - 1,")],
+    "window W + 1": [("engine/forward/attention.c", ".window = c->window,", ".window = c->window + 1,")],
+    "bias in the weights": [
+        ("engine/forward/mlp.c", "weight[rank] = score[best];", "weight[rank] = score[best] + l->expert_bias[best];")
+    ],
+    "no route_scale": [("engine/forward/mlp.c", "weight[rank] *= c->route_scale;", "")],
+    "no shared expert": [("engine/forward/mlp.c", "bool shared = l->mlp.gate.n > 0;", "bool shared = false;")],
+    "swapped norms": [
+        (
+            "engine/forward/forward.c",
+            "close_branch(w, l->post_attn_norm, l->pre_mlp_norm, mlp_forms(l));",
+            "close_branch(w, l->pre_mlp_norm, l->post_attn_norm, mlp_forms(l));",
+        )
+    ],
+    "no embedding scale": [("engine/forward/forward.c", "x[i] *= f->config->embed_scale;", "(void)i;")],
+    "k not normed": [
+        (
+            "engine/forward/attention.c",
+            """                               c->head_dim, c->norm_eps, key);
+""",
+            """                               c->head_dim, c->norm_eps, key);
+                memcpy(key, f->k + row * f->sk + (size_t)head * c->head_dim, (size_t)c->head_dim * sizeof *key);
+""",
+        )
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def tree():
+    """A scratch copy of the sources, built once; ablations rebuild only what they change."""
+    shutil.rmtree(TREE, ignore_errors=True)
+    TREE.mkdir(parents=True)
+    for name in ("config", "engine", "server"):
+        shutil.copytree(ROOT / name, TREE / name, ignore=shutil.ignore_patterns("demo"))
+    (TREE / "tests").mkdir()
+    shutil.copytree(ROOT / "tests" / "golden", TREE / "tests" / "golden", ignore=shutil.ignore_patterns("gguf", "*.py"))
+    shutil.copy(ROOT / "Makefile", TREE / "Makefile")
+    yield TREE
+    shutil.rmtree(TREE, ignore_errors=True)
+
+
+def golden_test(tree):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    build = subprocess.run(
+        ["make", "-j2", "WERROR=", "BUILD=build", "build/tests/golden/forward"],
+        cwd=tree, env=env, capture_output=True, text=True, check=False,
+    )
+    assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-2000:]
+    return subprocess.run(["build/tests/golden/forward"], cwd=tree, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_golden_test_notices(tree, name):
+    saved = {}
+    try:
+        for file, old, new in ABLATIONS[name]:
+            path = tree / file
+            text = path.read_text()
+            saved.setdefault(path, text)
+            assert text.count(old) == 1, f"{file}: {old!r} stands there {text.count(old)} times"
+            path.write_text(text.replace(old, new))
+        run = golden_test(tree)
+        if name == "nothing":
+            assert run.returncode == 0, run.stderr[-2000:]
+        else:
+            assert run.returncode != 0, f"{name}: the golden test did not notice"
+    finally:
+        for path, text in saved.items():
+            path.write_text(text)

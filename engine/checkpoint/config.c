@@ -201,11 +201,10 @@ static int read_scalars(const struct tr_json *root, struct tr_model_config *c, s
 static int read_id(const struct tr_json *root, const char *key, int vocab, int *id,
                    struct tr_err *err)
 {
-    struct tr_json v = tr_json_get(root, key), first = tr_json_at(&v, 0);
-    if (tr_json_type(&v) == TR_JSON_ARRAY)
-        v = first;
+    struct tr_json member = tr_json_get(root, key), first = tr_json_at(&member, 0);
+    const struct tr_json *v = tr_json_type(&member) == TR_JSON_ARRAY ? &first : &member;
     int64_t x = -1;
-    int rc = tr_json_given(&v) ? tr_json_as_int(&v, -1, vocab - 1, &x, err) : 0;
+    int rc = tr_json_given(v) ? tr_json_as_int(v, -1, vocab - 1, &x, err) : 0;
     *id = (int)x;
     return rc;
 }

@@ -170,6 +170,7 @@ struct tr_engine_options {
     int max_sequences;      /* sequences in one step */
     int max_queue;          /* waiting jobs; beyond it TR_EQUEUE */
     bool speculation;       /* n-gram drafts */
+    bool poison_pages; /* fill freed cache pages with NaN: tests show that nobody reads them */
     const char *snapshot_dir;
     uint64_t snapshot_quota; /* bytes, 0 = no limit */
     tr_progress_fn progress; /* may be NULL */

@@ -52,63 +52,66 @@ struct tr_schedule *tr_schedule_close(struct tr_schedule *s)
 
 /* -- the closed form -- */
 
-static int64_t pages_for(const struct tr_schedule *s, int64_t tokens)
+static int64_t pages_for(const struct tr_schedule_options *o, int64_t tokens)
 {
-    return TR_CEIL_DIV(tokens, s->o.shape.page_tokens);
+    return TR_CEIL_DIV(tokens, o->shape.page_tokens);
 }
 
 /* Local pages of a sequence that computes at most `chunk` tokens a step. */
-static int64_t prefill_bound(const struct tr_schedule *s, int64_t chunk, int max_ids)
+static int64_t prefill_bound(const struct tr_schedule_options *o, int64_t chunk, int max_ids)
 {
-    if (!s->o.shape.has_local)
+    if (!o->shape.has_local)
         return 0;
-    int64_t n = pages_for(s, s->o.shape.window - 1 + TR_MIN(chunk, s->o.max_rows)) + 1;
-    return TR_MIN(n, pages_for(s, max_ids));
+    int64_t n = pages_for(o, o->shape.window - 1 + TR_MIN(chunk, o->max_rows)) + 1;
+    return TR_MIN(n, pages_for(o, max_ids));
 }
 
 /* The same while it decodes. It then keeps the tail of its last full page, so that its end stays a
  * resume point: one page more than the next token's window at most. */
-static int64_t decode_bound(const struct tr_schedule *s, int max_ids)
+static int64_t decode_bound(const struct tr_schedule_options *o, int max_ids)
 {
-    if (!s->o.shape.has_local)
+    if (!o->shape.has_local)
         return 0;
-    int page = s->o.shape.page_tokens;
-    int drafts = s->o.speculation ? TR_MAX_DRAFTS : 0;
-    int64_t n = tr_prefix_tail(&s->o.shape) + (page - 1 + drafts) / page + 1;
-    return TR_MIN(n, pages_for(s, max_ids));
+    int page = o->shape.page_tokens;
+    int drafts = o->speculation ? TR_MAX_DRAFTS : 0;
+    int64_t n = tr_prefix_tail(&o->shape) + (page - 1 + drafts) / page + 1;
+    return TR_MIN(n, pages_for(o, max_ids));
 }
 
-static int64_t global_bound(const struct tr_schedule *s, int n_prompt, int max_ids, int n_samples)
+static int64_t global_bound(const struct tr_schedule_options *o, int n_prompt, int max_ids,
+                            int n_samples)
 {
-    if (!s->o.shape.has_global)
+    if (!o->shape.has_global)
         return 0;
-    int64_t all = pages_for(s, max_ids);
-    int64_t shared = n_prompt / s->o.shape.page_tokens;
+    int64_t all = pages_for(o, max_ids);
+    int64_t shared = n_prompt / o->shape.page_tokens;
     return all + (n_samples - 1) * (all - shared);
 }
 
-static uint64_t cost(const struct tr_schedule *s, int64_t local, int64_t global)
+static uint64_t cost(const struct tr_schedule_options *o, int64_t local, int64_t global)
 {
-    return (uint64_t)local * s->o.local_page_cost + (uint64_t)global * s->o.global_page_cost;
+    return (uint64_t)local * o->local_page_cost + (uint64_t)global * o->global_page_cost;
 }
 
-uint64_t tr_schedule_need(const struct tr_schedule *s, int n_prompt, int max_ids, int n_samples)
+uint64_t tr_schedule_need(const struct tr_schedule_options *o, int n_prompt, int max_ids,
+                          int n_samples)
 {
-    int64_t local = TR_MAX(prefill_bound(s, max_ids, max_ids), decode_bound(s, max_ids)) +
-                    (n_samples - 1) * decode_bound(s, max_ids);
-    return cost(s, local, global_bound(s, n_prompt, max_ids, n_samples));
+    int64_t local = TR_MAX(prefill_bound(o, max_ids, max_ids), decode_bound(o, max_ids)) +
+                    (n_samples - 1) * decode_bound(o, max_ids);
+    return cost(o, local, global_bound(o, n_prompt, max_ids, n_samples));
 }
 
 /* What a sequence may still take: the global pages that it lacks, and all the local ones, since
  * those that it shares now it will replace by its own. */
 static uint64_t promised(const struct tr_schedule *s, const struct tr_seq *seq)
 {
-    int64_t local = (1 + seq->n_forks) * decode_bound(s, seq->max_ids);
+    int64_t local = (1 + seq->n_forks) * decode_bound(&s->o, seq->max_ids);
     if (tr__left(seq) > 1)
-        local += TR_MAX(
-            prefill_bound(s, tr__left(seq), seq->max_ids) - decode_bound(s, seq->max_ids), 0);
-    int64_t global = global_bound(s, seq->n_prompt, seq->max_ids, 1 + seq->n_forks);
-    return cost(s, local, TR_MAX(global - seq->global.n, 0));
+        local += TR_MAX(prefill_bound(&s->o, tr__left(seq), seq->max_ids) -
+                            decode_bound(&s->o, seq->max_ids),
+                        0);
+    int64_t global = global_bound(&s->o, seq->n_prompt, seq->max_ids, 1 + seq->n_forks);
+    return cost(&s->o, local, TR_MAX(global - seq->global.n, 0));
 }
 
 /* Whether `seq`, whose adopted pages are held already, fits beside what runs. */
@@ -129,8 +132,8 @@ int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, const int32_t *
                 int n_prompt, int max_ids)
 {
     *seq = (struct tr_seq){.n_prompt = n_prompt, .n_ids = n_prompt, .max_ids = max_ids};
-    int64_t local = prefill_bound(s, max_ids, max_ids) + decode_bound(s, max_ids) + 1;
-    int64_t global = pages_for(s, max_ids + TR_MAX_DRAFTS) + 1;
+    int64_t local = prefill_bound(&s->o, max_ids, max_ids) + decode_bound(&s->o, max_ids) + 1;
+    int64_t global = pages_for(&s->o, max_ids + TR_MAX_DRAFTS) + 1;
     seq->ids = malloc((size_t)(max_ids + TR_MAX_DRAFTS) * sizeof *seq->ids);
     if (!seq->ids || tr_local_table_init(&seq->local, (int)local) ||
         tr_global_table_init(&seq->global, (int)global)) {

@@ -43,8 +43,9 @@ TR_NODISCARD int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, co
                              int n_prompt, int max_ids);
 void tr_seq_done(struct tr_seq *seq); /* not in the schedule any more */
 
-/* Bytes of both kinds that n_samples of one prompt can need at most. Any thread. */
-uint64_t tr_schedule_need(const struct tr_schedule *s, int n_prompt, int max_ids, int n_samples);
+/* Bytes of both kinds that n_samples of one prompt can need at most, by the closed form; `pages` is not used. */
+uint64_t tr_schedule_need(const struct tr_schedule_options *o, int n_prompt, int max_ids,
+                          int n_samples);
 
 /* Puts a sequence in the waiting list. */
 void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t salt[2]);
@@ -67,7 +68,7 @@ void tr_schedule_advance(struct tr_schedule *s, struct tr_seq *seq, int n);
 struct tr_schedule_counts {
     int waiting, running, paused;
     int seats; /* sequences that could be admitted, if memory allows */
-    uint64_t preemptions, prefix_queries, prefix_hits;
+    uint64_t preemptions;
     uint64_t prompt_left; /* known tokens still to compute, of all that wait or run */
 };
 struct tr_schedule_counts tr_schedule_counts(const struct tr_schedule *s);

@@ -180,6 +180,11 @@ static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct 
         int r = run_jobs(e, run, n, o->context, steps, err);
         if (r < 0)
             return r;
+        if (run->n_counted == 0)
+            return tr_err_set(err, TR_ENOFIT, "decode",
+                              "%d sequences of %d tokens never decode all at once: the cache or "
+                              "the context is too small",
+                              n, o->context);
         rates[i] = (double)run->n_counted / ((double)(run->last_ns - run->full_ns) * 1e-9);
     }
     report(o, "decode", n, rates, run);
@@ -211,11 +216,13 @@ int srv_bench(const struct tr_options *o)
     struct tr_engine_options engine_options;
     struct tr_engine *e;
     struct tr_err err;
-    int n = 1;
+    int n = 1, most = 1;
     for (size_t i = 0; i < o->prefill.n && n > 0; i++)
         n = number(o->prefill.items[i], 1 << 24);
-    for (size_t i = 0; i < o->decode.n && n > 0; i++)
+    for (size_t i = 0; i < o->decode.n && n > 0; i++) {
         n = number(o->decode.items[i], MAX_JOBS);
+        most = TR_MAX(most, n);
+    }
     if (n < 0) {
         fprintf(stderr, "trinityd: prefill and decode: expected numbers, as in 1,8,16\n");
         return 2;
@@ -229,6 +236,8 @@ int srv_bench(const struct tr_options *o)
     pthread_cond_init(&run->changed, NULL);
     srv_engine_options(&engine_options, o, &progress);
     engine_options.prefix_cache = false;
+    engine_options.max_sequences = TR_MAX(o->max_sequences, most); /* all decode at once */
+    engine_options.max_queue = TR_MAX(o->max_queue, most);
     engine_options.on_event = on_event;
     engine_options.event_arg = run;
     int r = tr_engine_open(&e, &engine_options, &err);

@@ -109,7 +109,8 @@ $(BUILD)/trinityd: $(BUILD)/server/main.o $(LIB)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 # A test program is linked with the C files of its folder that have no main.
-$(TESTS) $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $$(filter $$(@D)/%,$(HELP_OBJ)) $(LIB)
+BESIDE = $(filter $(@D)/%,$(HELP_OBJ))
+$(TESTS) $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $$(BESIDE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
 
@@ -205,13 +206,14 @@ INSTALL ?= install
 SHARE   := $(DESTDIR)$(PREFIX)/share/trinityd
 ETC     := $(DESTDIR)$(SYSCONFDIR)/trinityd
 UNITS   := $(DESTDIR)$(PREFIX)/lib/systemd/system
-FILL    := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g'
+FILL    := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g' \
+               -e 's|"config/demo"|"$(PREFIX)/share/trinityd/demo"|'
 
 install: build ## the binary, the default configuration, the demo checkpoint and the unit file
 	$(INSTALL) -D -m 755 $(BUILD)/trinityd $(DESTDIR)$(PREFIX)/bin/trinityd
 	$(INSTALL) -d $(SHARE)/demo $(ETC) $(UNITS)
 	$(INSTALL) -m 644 config/demo/* $(SHARE)/demo
-	test -e $(ETC)/trinityd.json || $(FILL) deploy/trinityd.json > $(ETC)/trinityd.json
+	test -e $(ETC)/trinityd.json || $(FILL) config/trinityd.json > $(ETC)/trinityd.json
 	$(FILL) deploy/trinityd.service > $(UNITS)/trinityd.service
 
 uninstall: ## what install has installed, the configuration excepted

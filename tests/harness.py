@@ -34,12 +34,8 @@ def environment(extra=None):
 
 
 def flags(options):
-    """{"kv_type": "f32", "mmap": False} -> ["--kv-type", "f32", "--mmap", "false"]"""
-    out = []
-    for key, value in options.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        out += ["--" + key.replace("_", "-"), text]
-    return out
+    """{"kv_type": "f32", "mmap": False} -> ["--kv-type=f32", "--mmap=false"]"""
+    return [f"--{k.replace('_', '-')}={str(v).lower() if isinstance(v, bool) else v}" for k, v in options.items()]
 
 
 def run(*args, env=None, timeout=PATIENCE, **kw):

@@ -70,6 +70,7 @@ static void attn(enum tr_kv_type type, const struct tr_attn_block *b)
             p[j] = score(type, q, b->k[j / TR_ATTN_SUB], n, j % TR_ATTN_SUB) * b->scale;
             max = p[j] > max ? p[j] : max;
         }
+        max += 0.0F; /* -0 becomes +0, whatever the order of comparison */
         float c = old == -INFINITY ? 0.0F : tr_expf(old - max);
         for (int j = b->lo; j < b->hi; j++)
             p[j] = tr_expf(p[j] - max);

@@ -64,6 +64,10 @@ const struct tr_kernels *tr_kernels_select(enum tr_isa limit)
 {
     enum tr_isa level = TR_MIN(limit, tr_isa_detect());
     switch (level) {
+    case TR_ISA_AVX512:
+        return &tr__kernels_avx512;
+    case TR_ISA_AVX2:
+        return &tr__kernels_avx2;
     default:
         return &tr__kernels_generic;
     }

@@ -24,4 +24,30 @@ void tr__generic_attn_f32(const struct tr_attn_block *block);
 void tr__generic_attn_bf16(const struct tr_attn_block *block);
 void tr__generic_attn_q8(const struct tr_attn_block *block);
 
+/* level_level_avx2.c, gemm_avx2.c */
+extern const struct tr_kernels tr__kernels_avx2;
+void tr__avx2_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy);
+void tr__avx2_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy);
+void tr__avx2_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy);
+void tr__avx2_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy);
+void tr__avx2_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy);
+
+/* level_level_avx512.c, gemm_avx512.c */
+extern const struct tr_kernels tr__kernels_avx512;
+void tr__avx512_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy);
+void tr__avx512_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy);
+void tr__avx512_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy);
+void tr__avx512_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy);
+void tr__avx512_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy);
+
 #endif

@@ -1,0 +1,247 @@
+/*
+ * Attention over one block of keys, as attn_generic.c defines it, over sixteen keys (scores) and
+ * sixteen dims (output) at once. Included by one file a level.
+ *
+ * A few query rows go through the block together, so that a key or value is widened to float once
+ * for all of them: the heads of a group in decode, and more in prefill.
+ */
+#ifndef TR_ENGINE_KERNELS_ATTN_H
+#define TR_ENGINE_KERNELS_ATTN_H
+
+#include <string.h>
+
+#include "engine/kernels/kv_q8.h"
+#include "engine/kernels/vec.h"
+
+#ifdef __AVX2__
+
+/* Query rows at once, key sub-blocks a score loop keeps in registers, 16-dim chunks an output loop
+ * does. */
+#ifdef __AVX512F__
+enum { ATTN_ROWS = 8, ATTN_SUBS = 2, ATTN_CHUNKS = 2 };
+#else
+enum { ATTN_ROWS = 4, ATTN_SUBS = 1, ATTN_CHUNKS = 1 };
+#endif
+enum { SUBS = TR_ATTN_KEYS / TR_ATTN_SUB };
+
+/* Sixteen elements at index i of a sub-block, n of them (n >= 16: all) within the row. */
+INLINE v16 kv_load(enum tr_kv_type type, const void *sub, size_t i, int head_dim, int n)
+{
+    union {
+        float f32[16];
+        uint16_t bf16[16];
+        int8_t q8[16];
+    } part = {{0}};
+    switch (type) {
+    case TR_KV_F32:
+        return v16_load_upto((const float *)sub + i, n);
+    case TR_KV_BF16: {
+        const uint16_t *p = (const uint16_t *)sub + i;
+        if (n < 16)
+            p = memcpy(part.bf16, p, (size_t)n * sizeof *p);
+        return v16_load_bf16(p);
+    }
+    default: {
+        const int8_t *p = (const int8_t *)sub + tr_kv_q8_scale_bytes(head_dim) + i;
+        if (n < 16)
+            p = memcpy(part.q8, p, (size_t)n);
+        return v16_load_i8(p);
+    }
+    }
+}
+
+/* Scores of n_r rows with n_s sub-blocks from `sub` on: s[r][16 keys of each]. */
+INLINE void scores(enum tr_kv_type type, int n_r, int n_s, const struct tr_attn_block *b,
+                   const float *q, int sub, float s[][TR_ATTN_KEYS])
+{
+    int n = b->head_dim;
+    int run = type == TR_KV_Q8 ? TR_KV_Q8_RUN : n;
+    v16 total[ATTN_ROWS][ATTN_SUBS];
+    UNROLL
+    for (int r = 0; r < n_r; r++) {
+        UNROLL
+        for (int i = 0; i < n_s; i++)
+            total[r][i] = v16_set1(0.0F);
+    }
+    for (int d0 = 0; d0 < n; d0 += run) {
+        v16 acc[ATTN_ROWS][ATTN_SUBS];
+        UNROLL
+        for (int r = 0; r < n_r; r++) {
+            UNROLL
+            for (int i = 0; i < n_s; i++)
+                acc[r][i] = v16_set1(0.0F);
+        }
+        for (int d = d0; d < TR_MIN(d0 + run, n); d++) {
+            v16 k[ATTN_SUBS];
+            UNROLL
+            for (int i = 0; i < n_s; i++)
+                k[i] = kv_load(type, b->k[sub + i], (size_t)d * TR_ATTN_SUB, n, 16);
+            UNROLL
+            for (int r = 0; r < n_r; r++) {
+                v16 qd = v16_set1(q[(size_t)r * n + d]);
+                UNROLL
+                for (int i = 0; i < n_s; i++)
+                    acc[r][i] = v16_fma(qd, k[i], acc[r][i]);
+            }
+        }
+        UNROLL
+        for (int i = 0; i < n_s; i++) {
+            const uint16_t *scales = b->k[sub + i];
+            UNROLL
+            for (int r = 0; r < n_r; r++) {
+                if (type == TR_KV_Q8) {
+                    v16 scale = v16_load_bf16(scales + d0 / TR_KV_Q8_RUN * TR_ATTN_SUB);
+                    total[r][i] = v16_fma(acc[r][i], scale, total[r][i]);
+                } else {
+                    total[r][i] = acc[r][i];
+                }
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_r; r++) {
+        UNROLL
+        for (int i = 0; i < n_s; i++)
+            v16_store(s[r] + (sub + i) * TR_ATTN_SUB, v16_mul(total[r][i], v16_set1(b->scale)));
+    }
+}
+
+/* Turns one row's scores into weights p, +0 outside [lo, hi), and moves its maximum and sum on.
+ * Returns what the output so far is to be multiplied by. */
+INLINE float softmax_step(const struct tr_attn_block *b, int row, float s[TR_ATTN_KEYS])
+{
+    v16 low = v16_set1(-INFINITY);
+    v16 zero = v16_set1(0.0F);
+    v16 p[SUBS];
+    v16 largest = low;
+    UNROLL
+    for (int i = 0; i < SUBS; i++) {
+        p[i] = v16_window(v16_load(s + i * TR_ATTN_SUB), low, b->lo - i * TR_ATTN_SUB,
+                          b->hi - i * TR_ATTN_SUB);
+        largest = v16_max(p[i], largest);
+    }
+    float old = b->max[row];
+    float here = v16_largest(largest);
+    float max = (here > old ? here : old) + 0.0F; /* no -0: lanes meet in another order */
+    v16 sum = zero;
+    UNROLL
+    for (int i = 0; i < SUBS; i++) {
+        p[i] = v16_window(v16_exp(v16_sub(p[i], v16_set1(max))), zero, b->lo - i * TR_ATTN_SUB,
+                          b->hi - i * TR_ATTN_SUB);
+        v16_store(s + i * TR_ATTN_SUB, p[i]);
+        sum = v16_add(sum, p[i]);
+    }
+    float c = old == -INFINITY ? 0.0F : tr_expf(old - max);
+    b->max[row] = max;
+    b->sum[row] = fmaf(b->sum[row], c, v16_sum(sum));
+    return c;
+}
+
+/* o[d0 ..] of n_r rows, n_c chunks of 16 dims (n: how many dims are left, for the last). */
+INLINE void outputs(enum tr_kv_type type, int n_r, int n_c, const struct tr_attn_block *b, float *o,
+                    int d0, int n, float p[][TR_ATTN_KEYS], const float *c)
+{
+    int head_dim = b->head_dim;
+    float weighted[ATTN_ROWS][TR_ATTN_KEYS];
+    if (type == TR_KV_Q8) { /* p times the value's scale in the run of dims that d0 lies in */
+        for (int i = b->lo / TR_ATTN_SUB; i * TR_ATTN_SUB < b->hi; i++) {
+            const uint16_t *scales = b->v[i];
+            v16 scale = v16_load_bf16(scales + d0 / TR_KV_Q8_RUN * TR_ATTN_SUB);
+            UNROLL
+            for (int r = 0; r < n_r; r++)
+                v16_store(weighted[r] + i * TR_ATTN_SUB,
+                          v16_mul(v16_load(p[r] + i * TR_ATTN_SUB), scale));
+        }
+        p = weighted;
+    }
+    v16 acc[ATTN_ROWS][ATTN_CHUNKS];
+    UNROLL
+    for (int r = 0; r < n_r; r++) {
+        UNROLL
+        for (int i = 0; i < n_c; i++)
+            acc[r][i] = v16_mul(v16_load_upto(o + (size_t)r * head_dim + d0 + 16 * i, n - 16 * i),
+                                v16_set1(c[r]));
+    }
+    for (int j = b->lo; j < b->hi; j++) {
+        const void *sub = b->v[j / TR_ATTN_SUB];
+        size_t at = (size_t)(j % TR_ATTN_SUB) * head_dim + d0;
+        v16 v[ATTN_CHUNKS];
+        UNROLL
+        for (int i = 0; i < n_c; i++)
+            v[i] = kv_load(type, sub, at + 16 * i, head_dim, n - 16 * i);
+        UNROLL
+        for (int r = 0; r < n_r; r++) {
+            v16 pj = v16_set1(p[r][j]);
+            UNROLL
+            for (int i = 0; i < n_c; i++)
+                acc[r][i] = v16_fma(pj, v[i], acc[r][i]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_r; r++) {
+        UNROLL
+        for (int i = 0; i < n_c; i++)
+            v16_store_upto(o + (size_t)r * head_dim + d0 + 16 * i, acc[r][i], n - 16 * i);
+    }
+}
+
+INLINE void attn_rows(enum tr_kv_type type, int n_r, const struct tr_attn_block *b, int row)
+{
+    int n = b->head_dim;
+    const float *q = b->q + (size_t)row * n;
+    float *o = b->o + (size_t)row * n;
+    float p[ATTN_ROWS][TR_ATTN_KEYS];
+    float c[ATTN_ROWS];
+    int sub = b->lo / TR_ATTN_SUB;
+    int end = TR_CEIL_DIV(b->hi, TR_ATTN_SUB);
+    if (end - sub < SUBS)
+        memset(p, 0, sizeof p);
+    for (; sub + ATTN_SUBS <= end; sub += ATTN_SUBS)
+        scores(type, n_r, ATTN_SUBS, b, q, sub, p);
+    for (; sub < end; sub++)
+        scores(type, n_r, 1, b, q, sub, p);
+    for (int r = 0; r < n_r; r++)
+        c[r] = softmax_step(b, row + r, p[r]);
+    int d = 0;
+    for (; d + 16 * ATTN_CHUNKS <= n; d += 16 * ATTN_CHUNKS)
+        outputs(type, n_r, ATTN_CHUNKS, b, o, d, 16 * ATTN_CHUNKS, p, c);
+    for (; d < n; d += 16)
+        outputs(type, n_r, 1, b, o, d, n - d, p, c);
+}
+
+#define ATTN_KERNEL(name, type)                                                                    \
+    static void name##_1(const struct tr_attn_block *b, int row)                                   \
+    {                                                                                              \
+        attn_rows(type, 1, b, row);                                                                \
+    }                                                                                              \
+    static void name##_2(const struct tr_attn_block *b, int row)                                   \
+    {                                                                                              \
+        attn_rows(type, 2, b, row);                                                                \
+    }                                                                                              \
+    static void name##_4(const struct tr_attn_block *b, int row)                                   \
+    {                                                                                              \
+        attn_rows(type, 4, b, row);                                                                \
+    }                                                                                              \
+    static void name##_most(const struct tr_attn_block *b, int row)                                \
+    {                                                                                              \
+        attn_rows(type, ATTN_ROWS, b, row);                                                        \
+    }                                                                                              \
+    static void name(const struct tr_attn_block *b)                                                \
+    {                                                                                              \
+        int row = 0;                                                                               \
+        for (; b->m - row >= ATTN_ROWS; row += ATTN_ROWS)                                          \
+            name##_most(b, row);                                                                   \
+        for (; b->m - row >= 4; row += 4)                                                          \
+            name##_4(b, row);                                                                      \
+        for (; b->m - row >= 2; row += 2)                                                          \
+            name##_2(b, row);                                                                      \
+        for (; row < b->m; row++)                                                                  \
+            name##_1(b, row);                                                                      \
+    }
+
+ATTN_KERNEL(attn_f32, TR_KV_F32)
+ATTN_KERNEL(attn_bf16, TR_KV_BF16)
+ATTN_KERNEL(attn_q8, TR_KV_Q8)
+
+#endif /* __AVX2__ */
+#endif

@@ -1,0 +1,250 @@
+/*
+ * Panel products of the quantised types with AVX2.
+ *
+ * VPMADDUBSW multiplies unsigned with signed bytes and adds pairs in int16, which saturates: as many
+ * of its results are added there as the type's values allow (nibbles 8, 5 bits 4, 6 bits 2) before
+ * VPMADDWD widens. Q8_0 has no room at all, and needs |w| against the activation with w's sign.
+ *
+ * A panel's sixteen columns are two registers; up to four rows share what was unpacked.
+ */
+#include <string.h>
+
+#include "engine/kernels/levels.h"
+#include "engine/kernels/panel.h"
+#include "engine/kernels/vec.h"
+
+enum { ROWS = 4, QUADS = TR_BLOCK / 4, HALF_LINE = TR_LINE / 2 };
+
+INLINE __m256i load(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* How many VPMADDUBSW results fit an int16: 2 * 127 * the largest weight each. */
+INLINE int addable(enum tr_wtype type)
+{
+    switch (type) {
+    case TR_W_Q8_0:
+        return 1;
+    case TR_W_Q6_K:
+        return 2;
+    case TR_W_Q5_K:
+        return 4;
+    default:
+        return 8;
+    }
+}
+
+INLINE __m256i shift(__m256i v, int left)
+{
+    return left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
+}
+
+/* Quad i of eight columns; block points at their half of the first line. Q8_0: signed. */
+INLINE __m256i unpack(enum tr_wtype type, const uint8_t *block, int i)
+{
+    if (type == TR_W_Q8_0)
+        return _mm256_xor_si256(load(block + i * TR_LINE), _mm256_set1_epi8(-128));
+    __m256i v = load(block + i % 4 * TR_LINE);
+    v = _mm256_and_si256(i < 4 ? v : _mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+    __m256i high;
+    switch (type) {
+    case TR_W_Q5_K: /* bit i goes to bit 4 */
+        high = shift(load(block + 4 * TR_LINE), 4 - i);
+        return _mm256_or_si256(v, _mm256_and_si256(high, _mm256_set1_epi8(0x10)));
+    case TR_W_Q6_K: /* bits 2i, 2i+1 go to bits 4, 5 */
+        high = shift(load(block + (4 + i / 4) * TR_LINE), 4 - 2 * (i % 4));
+        return _mm256_or_si256(v, _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
+    default:
+        return v;
+    }
+}
+
+INLINE __m256 f16_scales(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+INLINE __m256 byte_scales(bool is_signed, const uint8_t *p)
+{
+    __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(v) : _mm256_cvtepu8_epi32(v));
+}
+
+struct scales {
+    __m256 half[2]; /* of the block's halves of 16 k; only Q6_K has two */
+    __m256 min;     /* Q4_K, Q5_K */
+};
+
+/* Of columns [col, col + 8) in block b of a group. */
+INLINE struct scales read_scales(enum tr_wtype type, const uint8_t *s, int b, int col)
+{
+    struct scales ret = {{_mm256_setzero_ps(), _mm256_setzero_ps()}, _mm256_setzero_ps()};
+    if (type == TR_W_Q8_0 || type == TR_W_Q4_0) {
+        ret.half[0] = f16_scales(s + (b * TR_PANEL + col) * 2);
+        return ret;
+    }
+    __m256 d = f16_scales(s + TR_K_D + 2 * col);
+    if (type == TR_W_Q6_K) {
+        ret.half[0] = _mm256_mul_ps(d, byte_scales(true, s + 2 * b * TR_PANEL + col));
+        ret.half[1] = _mm256_mul_ps(d, byte_scales(true, s + (2 * b + 1) * TR_PANEL + col));
+    } else {
+        ret.half[0] = _mm256_mul_ps(d, byte_scales(false, s + b * TR_PANEL + col));
+        ret.min = _mm256_mul_ps(f16_scales(s + TR_K_DMIN + 2 * col),
+                                byte_scales(false, s + TR_K_MINS + b * TR_PANEL + col));
+    }
+    return ret;
+}
+
+/* low * the sum of the first half + high * the sum of the second, in every lane. */
+INLINE __m256i sums_times(int32_t halves, int low, int high)
+{
+    int32_t factors = (int32_t)((uint32_t)high << 16 | (uint16_t)low);
+    return _mm256_madd_epi16(_mm256_set1_epi32(halves), _mm256_set1_epi32(factors));
+}
+
+/* What the dot over a block's half h (or all of it) starts at: minus the offset times the sum. */
+INLINE __m256i start(enum tr_wtype type, int32_t halves, int h)
+{
+    switch (type) {
+    case TR_W_Q4_0:
+        return sums_times(halves, -8, -8);
+    case TR_W_Q6_K:
+        return h == 0 ? sums_times(halves, -32, 0) : sums_times(halves, 0, -32);
+    default:
+        return _mm256_setzero_si256();
+    }
+}
+
+INLINE __m256i broadcast_quad(const int8_t *a, int i)
+{
+    int32_t quad;
+    memcpy(&quad, a + 4 * i, sizeof quad);
+    return _mm256_set1_epi32(quad);
+}
+
+/* dot[r] += quads [from, to) of eight columns times n_r rows' bytes at a[r]. */
+INLINE void dot_quads(enum tr_wtype type, int n_r, const uint8_t *block, const int8_t *const *a,
+                      int from, int to, __m256i dot[ROWS])
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    const int many = addable(type);
+    __m256i s[ROWS];
+    UNROLL
+    for (int i = from; i < to; i++) {
+        __m256i w = unpack(type, block, i);
+        __m256i magnitude = type == TR_W_Q8_0 ? _mm256_abs_epi8(w) : w;
+        UNROLL
+        for (int r = 0; r < n_r; r++) {
+            __m256i quad = broadcast_quad(a[r], i);
+            if (type == TR_W_Q8_0)
+                quad = _mm256_sign_epi8(quad, w);
+            __m256i product = _mm256_maddubs_epi16(magnitude, quad);
+            s[r] = (i - from) % many == 0 ? product : _mm256_add_epi16(s[r], product);
+            if ((i - from) % many == many - 1)
+                dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(s[r], ones));
+        }
+    }
+}
+
+/* acc[r] moved on by one block of eight columns. */
+INLINE void step(enum tr_wtype type, int n_r, const uint8_t *block, const struct scales *s,
+                 const struct tr_rows *x, size_t at, size_t stride, __m256 acc[ROWS])
+{
+    const int parts = type == TR_W_Q6_K ? 2 : 1;
+    const int8_t *a[ROWS];
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        a[r] = x->q8 + (r * stride + at) * TR_BLOCK;
+    UNROLL
+    for (int h = 0; h < parts; h++) {
+        __m256i dot[ROWS];
+        UNROLL
+        for (int r = 0; r < n_r; r++)
+            dot[r] = start(type, x->q8_sum[r * stride + at], h);
+        dot_quads(type, n_r, block, a, h * QUADS / parts, (h + 1) * QUADS / parts, dot);
+        UNROLL
+        for (int r = 0; r < n_r; r++) {
+            __m256 scale = _mm256_set1_ps(x->q8_scale[r * stride + at]);
+            acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r]), _mm256_mul_ps(s->half[h], scale),
+                                     acc[r]);
+            if (type == TR_W_Q4_K || type == TR_W_Q5_K)
+                acc[r] = _mm256_fnmadd_ps(
+                    _mm256_cvtepi32_ps(sums_times(x->q8_sum[r * stride + at], 1, 1)),
+                    _mm256_mul_ps(s->min, scale), acc[r]);
+        }
+    }
+}
+
+/* One panel for n_r rows. */
+INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const struct tr_rows *x,
+                 float *y, size_t ldy)
+{
+    struct tr_panel_shape shape = tr__panel_shape(type);
+    size_t stride = (size_t)tr_rows_stride(x->k) / TR_BLOCK;
+    __m256 acc[2][ROWS];
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        acc[0][r] = acc[1][r] = _mm256_setzero_ps();
+    for (int b0 = 0; b0 < k / TR_BLOCK; b0 += shape.blocks, panel += tr__group_bytes(type)) {
+        int blocks = TR_MIN(shape.blocks, k / TR_BLOCK - b0);
+        for (int b = 0; b < blocks; b++) {
+            const uint8_t *block = panel + (size_t)(b * shape.block_lines) * TR_LINE;
+            UNROLL
+            for (int c = 0; c < 2; c++) {
+                struct scales s = read_scales(type, panel + tr__scales_at(type), b, 8 * c);
+                step(type, n_r, block + c * HALF_LINE, &s, x, (size_t)(b0 + b), stride, acc[c]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_r; r++) {
+        _mm256_storeu_ps(y + r * ldy, acc[0][r]);
+        _mm256_storeu_ps(y + r * ldy + 8, acc[1][r]);
+    }
+}
+
+INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
+                 const struct tr_rows *x, int m, float *y, size_t ldy)
+{
+    for (int p = p0; p < p1; p++) {
+        const uint8_t *panel = (const uint8_t *)panels + (size_t)p * tr__panel_bytes(type, k);
+        for (int r = 0; r < m; r += ROWS) {
+            struct tr_rows at = tr_rows_at(x, r);
+            float *out = y + r * ldy + (size_t)p * TR_PANEL;
+#define CALL(n) rows(type, n, panel, k, &at, out, ldy)
+            ROWS_SWITCH_4(m - r, CALL)
+#undef CALL
+        }
+    }
+}
+
+void tr__avx2_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy)
+{
+    gemm(TR_W_Q8_0, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx2_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy)
+{
+    gemm(TR_W_Q4_0, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx2_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy)
+{
+    gemm(TR_W_Q4_K, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx2_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy)
+{
+    gemm(TR_W_Q5_K, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx2_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy)
+{
+    gemm(TR_W_Q6_K, panels, k, p0, p1, x, m, y, ldy);
+}

@@ -1,0 +1,215 @@
+/*
+ * Panel products of the quantised types with AVX-512 VNNI.
+ *
+ * VPDPBUSD multiplies unsigned weights with signed activations. A line of a panel is one register of
+ * sixteen columns, four k each; a block's eight registers are unpacked once and serve up to eight
+ * rows. Where a type has an offset, the dot starts at minus offset times the sum of the row's
+ * block, so that it ends as the exact signed integer.
+ */
+#include <string.h>
+
+#include "engine/kernels/levels.h"
+#include "engine/kernels/panel.h"
+#include "engine/kernels/vec.h"
+
+enum { ROWS = 8, QUADS = TR_BLOCK / 4 };
+
+INLINE __m512i line(const uint8_t *block, int i)
+{
+    return _mm512_loadu_si512(block + (size_t)i * TR_LINE);
+}
+
+/* base | (bits & mask) */
+INLINE __m512i or_masked(__m512i base, __m512i bits, int mask)
+{
+    return _mm512_ternarylogic_epi32(base, bits, _mm512_set1_epi8((char)mask), 0xF8);
+}
+
+/* The block's quads as unsigned bytes. */
+INLINE void unpack(enum tr_wtype type, const uint8_t *block, __m512i w[QUADS])
+{
+    if (type == TR_W_Q8_0) {
+        UNROLL
+        for (int i = 0; i < QUADS; i++)
+            w[i] = line(block, i);
+        return;
+    }
+    __m512i nibble = _mm512_set1_epi8(15);
+    UNROLL
+    for (int i = 0; i < QUADS / 2; i++) {
+        __m512i both = line(block, i);
+        w[i] = _mm512_and_si512(both, nibble);
+        w[i + QUADS / 2] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+    }
+    if (type == TR_W_Q5_K) { /* bit i of a byte goes to bit 4 */
+        __m512i high = line(block, 4);
+        UNROLL
+        for (unsigned i = 0; i < QUADS; i++) {
+            __m512i bits = i < 4 ? _mm512_slli_epi16(high, 4 - i) : _mm512_srli_epi16(high, i - 4);
+            w[i] = or_masked(w[i], bits, 0x10);
+        }
+    }
+    if (type == TR_W_Q6_K) { /* bits 2i, 2i+1 of a byte go to bits 4, 5 */
+        UNROLL
+        for (unsigned i = 0; i < QUADS; i++) {
+            __m512i high = line(block, i < 4 ? 4 : 5);
+            unsigned from = 2 * (i % 4);
+            __m512i bits =
+                from < 4 ? _mm512_slli_epi16(high, 4 - from) : _mm512_srli_epi16(high, from - 4);
+            w[i] = or_masked(w[i], bits, 0x30);
+        }
+    }
+}
+
+INLINE __m512 f16_scales(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+/* 16 bytes as floats. */
+INLINE __m512 byte_scales(bool is_signed, const uint8_t *p)
+{
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(v) : _mm512_cvtepu8_epi32(v));
+}
+
+struct scales {
+    __m512 half[2]; /* of the block's halves of 16 k; only Q6_K has two */
+    __m512 min;     /* Q4_K, Q5_K */
+};
+
+INLINE struct scales read_scales(enum tr_wtype type, const uint8_t *s, int b)
+{
+    struct scales ret = {0};
+    if (type == TR_W_Q8_0 || type == TR_W_Q4_0) {
+        ret.half[0] = f16_scales(s + b * TR_PANEL * 2);
+        return ret;
+    }
+    __m512 d = f16_scales(s + TR_K_D);
+    if (type == TR_W_Q6_K) {
+        ret.half[0] = _mm512_mul_ps(d, byte_scales(true, s + 2 * b * TR_PANEL));
+        ret.half[1] = _mm512_mul_ps(d, byte_scales(true, s + (2 * b + 1) * TR_PANEL));
+    } else {
+        ret.half[0] = _mm512_mul_ps(d, byte_scales(false, s + b * TR_PANEL));
+        ret.min = _mm512_mul_ps(f16_scales(s + TR_K_DMIN),
+                                byte_scales(false, s + TR_K_MINS + b * TR_PANEL));
+    }
+    return ret;
+}
+
+/* low * the sum of the first half + high * the sum of the second, in every lane. */
+INLINE __m512i sums_times(int32_t halves, int low, int high)
+{
+    int32_t factors = (int32_t)((uint32_t)high << 16 | (uint16_t)low);
+    return _mm512_madd_epi16(_mm512_set1_epi32(halves), _mm512_set1_epi32(factors));
+}
+
+/* dot + quads [from, to) times the row's bytes. */
+INLINE __m512i dot_quads(__m512i dot, const __m512i w[QUADS], const int8_t *a, int from, int to)
+{
+    UNROLL
+    for (int i = from; i < to; i++) {
+        int32_t quad;
+        memcpy(&quad, a + 4 * i, sizeof quad);
+        dot = _mm512_dpbusd_epi32(dot, w[i], _mm512_set1_epi32(quad));
+    }
+    return dot;
+}
+
+/* acc moved on by one block of one row. */
+INLINE __m512 step(enum tr_wtype type, const __m512i w[QUADS], const struct scales *s,
+                   const int8_t *a, float as, int32_t halves, __m512 acc)
+{
+    __m512 scale = _mm512_set1_ps(as);
+    if (type == TR_W_Q6_K) {
+        __m512i low = dot_quads(sums_times(halves, -32, 0), w, a, 0, QUADS / 2);
+        __m512i high = dot_quads(sums_times(halves, 0, -32), w, a, QUADS / 2, QUADS);
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(low), _mm512_mul_ps(s->half[0], scale), acc);
+        return _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_mul_ps(s->half[1], scale), acc);
+    }
+    __m512i dot = _mm512_setzero_si512();
+    if (type == TR_W_Q4_0)
+        dot = sums_times(halves, -8, -8);
+    if (type == TR_W_Q8_0)
+        dot = sums_times(halves, -128, -128);
+    dot = dot_quads(dot, w, a, 0, QUADS);
+    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(s->half[0], scale), acc);
+    if (type == TR_W_Q4_K || type == TR_W_Q5_K)
+        acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(sums_times(halves, 1, 1)),
+                               _mm512_mul_ps(s->min, scale), acc);
+    return acc;
+}
+
+/* One panel for n_r rows. */
+INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const struct tr_rows *x,
+                 float *y, size_t ldy)
+{
+    struct tr_panel_shape shape = tr__panel_shape(type);
+    size_t stride = (size_t)tr_rows_stride(x->k);
+    __m512 acc[ROWS];
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        acc[r] = _mm512_setzero_ps();
+    for (int b0 = 0; b0 < k / TR_BLOCK; b0 += shape.blocks, panel += tr__group_bytes(type)) {
+        int blocks = TR_MIN(shape.blocks, k / TR_BLOCK - b0);
+        for (int b = 0; b < blocks; b++) {
+            __m512i w[QUADS];
+            unpack(type, panel + (size_t)(b * shape.block_lines) * TR_LINE, w);
+            struct scales s = read_scales(type, panel + tr__scales_at(type), b);
+            UNROLL
+            for (int r = 0; r < n_r; r++) {
+                size_t at = r * stride / TR_BLOCK + b0 + b;
+                acc[r] = step(type, w, &s, x->q8 + at * TR_BLOCK, x->q8_scale[at], x->q8_sum[at],
+                              acc[r]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        _mm512_storeu_ps(y + r * ldy, acc[r]);
+}
+
+INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
+                 const struct tr_rows *x, int m, float *y, size_t ldy)
+{
+    for (int p = p0; p < p1; p++) {
+        const uint8_t *panel = (const uint8_t *)panels + (size_t)p * tr__panel_bytes(type, k);
+        for (int r = 0; r < m; r += ROWS) {
+            struct tr_rows at = tr_rows_at(x, r);
+            float *out = y + r * ldy + (size_t)p * TR_PANEL;
+#define CALL(n) rows(type, n, panel, k, &at, out, ldy)
+            ROWS_SWITCH_8(m - r, CALL)
+#undef CALL
+        }
+    }
+}
+
+void tr__avx512_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy)
+{
+    gemm(TR_W_Q8_0, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx512_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy)
+{
+    gemm(TR_W_Q4_0, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx512_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy)
+{
+    gemm(TR_W_Q4_K, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx512_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy)
+{
+    gemm(TR_W_Q5_K, panels, k, p0, p1, x, m, y, ldy);
+}
+
+void tr__avx512_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                          float *y, size_t ldy)
+{
+    gemm(TR_W_Q6_K, panels, k, p0, p1, x, m, y, ldy);
+}

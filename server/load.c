@@ -16,6 +16,17 @@ static int64_t now_ns(void)
     return t.tv_sec * SECOND_NS + t.tv_nsec;
 }
 
+const char *srv_bytes_text(char text[24], uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    for (; v >= 1023.995 && u + 1 < TR_ARRAY_LEN(units); u++)
+        v /= 1024.0;
+    snprintf(text, 24, "%.*f %s", u ? 2 : 0, v, units[u]);
+    return text;
+}
+
 static void draw_bar(double share, double gib, double rate)
 {
     char bar[41];
@@ -88,12 +99,14 @@ void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *
 
 void srv_log_engine(const struct tr_engine_info *info)
 {
+    char weights[24], cache[24];
     srv_log(SRV_LOG_INFO, NULL,
-            "%s: %.2f billion parameters, weights %s %.2f GiB, cache %.2f GiB, context %d, isa %s, "
-            "blas %s, %d threads",
-            info->name, (double)info->n_params * 1e-9, info->weights,
-            (double)info->weight_bytes * 0x1p-30, (double)info->kv_cache_bytes * 0x1p-30,
-            info->context_length, info->isa, info->blas, info->threads);
+            "%s: %.2f million parameters, weights %s %s, cache %s, context %d, isa %s, blas %s, "
+            "%d threads",
+            info->name, (double)info->n_params * 1e-6, info->weights,
+            srv_bytes_text(weights, info->weight_bytes),
+            srv_bytes_text(cache, info->kv_cache_bytes), info->context_length, info->isa,
+            info->blas, info->threads);
     for (const char *line = info->warnings; *line;) {
         size_t n = strcspn(line, "\n");
         srv_log(SRV_LOG_WARN, NULL, "%.*s", (int)TR_MIN(n, 1024), line);

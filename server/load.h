@@ -21,6 +21,8 @@ void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *
                         struct srv_progress *progress);
 /* Ends a bar that was drawn, so that the next line begins at the margin. */
 void srv_progress_end(struct srv_progress *progress);
+/* "2.81 GiB": the unit that leaves a number from 1 to 1023. Returns text. */
+const char *srv_bytes_text(char text[24], uint64_t bytes);
 /* Logs what the engine is, and its warnings. */
 void srv_log_engine(const struct tr_engine_info *info);
 

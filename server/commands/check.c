@@ -7,11 +7,6 @@
 #include "server/commands/commands.h"
 #include "server/load.h"
 
-static double gib(uint64_t bytes)
-{
-    return (double)bytes * 0x1p-30;
-}
-
 static void describe(const struct tr_engine *e)
 {
     static const char *const kv_names[] = {
@@ -20,22 +15,24 @@ static void describe(const struct tr_engine *e)
     const struct tr_tokenizer *t = tr_engine_tokenizer(e);
     uint64_t full =
         i->local_bytes_per_sequence + i->global_bytes_per_token * (uint64_t)i->context_length;
+    char a[24], b[24], c[24];
     printf("model         %s\n", i->name);
-    printf("parameters    %.3f billion\n", (double)i->n_params * 1e-9);
+    printf("parameters    %.2f million\n", (double)i->n_params * 1e-6);
     printf("layers        %d: %d local (window %d), %d global; hidden size %d\n", i->n_layers,
            i->n_local_layers, i->window, i->n_global_layers, i->hidden_size);
     printf("vocabulary    %d rows; end %d; chat template: %s\n", tr_tokenizer_size(t),
            tr_tokenizer_eos(t), tr_engine_chat_template(e) ? "yes" : "no");
-    printf("weights       %s: %.2f GiB in files, %.2f GiB in memory\n", i->weights,
-           gib(i->file_bytes), gib(i->weight_bytes));
-    printf("buffers       %.2f GiB (%d rows a step, %d sequences)\n", gib(i->buffer_bytes),
-           i->max_batch_tokens, i->max_sequences);
-    printf("cache         %.2f GiB as %s, pages of %d tokens\n", gib(i->kv_cache_bytes),
+    printf("weights       %s: %s in files, %s in memory\n", i->weights,
+           srv_bytes_text(a, i->file_bytes), srv_bytes_text(b, i->weight_bytes));
+    printf("buffers       %s for %d tokens a step, %d sequences\n",
+           srv_bytes_text(a, i->buffer_bytes), i->max_batch_tokens, i->max_sequences);
+    printf("cache         %s as %s, in pages of %d tokens\n", srv_bytes_text(a, i->kv_cache_bytes),
            kv_names[i->kv_type], i->page_tokens);
-    printf("a sequence    %.2f MiB for its local layers, %.1f KiB a token for its global ones; "
-           "%.2f GiB at the full context of %d tokens\n",
-           (double)i->local_bytes_per_sequence * 0x1p-20,
-           (double)i->global_bytes_per_token * 0x1p-10, gib(full), i->context_length);
+    printf("a sequence    %s for its local layers, %s a token for its global ones; "
+           "%s at the full context of %d tokens\n",
+           srv_bytes_text(a, i->local_bytes_per_sequence),
+           srv_bytes_text(b, i->global_bytes_per_token), srv_bytes_text(c, full),
+           i->context_length);
     printf("machine       isa %s, OpenBLAS %s, %d threads\n", i->isa, i->blas, i->threads);
     printf("fingerprint   %s\n", i->fingerprint);
     for (const char *line = i->warnings; *line;) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "server/server.h"
+#include "server/transport.h"
 
 #define MIN_BYTES_PER_MS 1 /* a body or an answer slower than this runs into its deadline */
 
@@ -47,6 +48,14 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
         return;
     uv_poll_stop(watch);
     c->hangup = true;
+    if (!c->suspended) {
+        /* libmicrohttpd takes a short read for an empty socket and misses an end that came with the last bytes. So it
+         * reads those now, and then its edge-triggered poll is woken once more. */
+        srv_transport_pump(c->srv);
+        if (!uv_is_closing((uv_handle_t *)watch))
+            shutdown(c->fd, SHUT_RD);
+        return;
+    }
     check_hangup(c);
 }
 

@@ -26,6 +26,13 @@ static bool has_control(const char *s, size_t n)
     return false;
 }
 
+/* libmicrohttpd ends a line by writing NUL over CR and LF, and takes a NUL that was sent for such an end. So what stands
+ * behind the first NUL tells a line that ended in CR LF from one that held a NUL, ended in LF alone, or was folded. */
+static bool ended_by_crlf(const char *value, size_t n)
+{
+    return value[n] == '\0' && value[n + 1] == '\0';
+}
+
 /* A repeated header keeps its first value; those that matter for framing are counted. */
 static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *key,
                                  size_t key_bytes, const char *value, size_t value_bytes)
@@ -49,7 +56,8 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
         {"host", NULL, &h->n_host},
     };
     h->bytes += key_bytes + value_bytes;
-    if (!is_token(key, key_bytes) || (value && has_control(value, value_bytes))) {
+    if (!is_token(key, key_bytes) || !value || has_control(value, value_bytes) ||
+        !ended_by_crlf(value, value_bytes)) {
         h->broken = true;
         return MHD_YES;
     }
@@ -57,7 +65,7 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
         if (strcasecmp(key, known[i].name) != 0)
             continue;
         if (known[i].value && !*known[i].value)
-            *known[i].value = value ? value : "";
+            *known[i].value = value;
         if (known[i].count)
             ++*known[i].count;
     }
@@ -73,7 +81,7 @@ void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd)
 const char *srv_head_fault(const struct srv_head *h, const char *version, const char *uri)
 {
     if (h->broken)
-        return "a header has an invalid name or a control character in its value";
+        return "a header has an invalid name, a control character, or does not end in CR LF";
     if (h->n_content_length > 1)
         return "more than one Content-Length header";
     if (h->n_content_length && h->n_transfer_encoding)

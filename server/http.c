@@ -213,6 +213,16 @@ enum MHD_Result srv_http_on_request(void *cls, struct MHD_Connection *mhd, const
     return MHD_YES;
 }
 
+/* Probes and scrapes that went well come every second: they are for the curious. */
+static void log_access(const struct srv_req *req)
+{
+    bool routine = req->route && req->route->flags & SRV_ALWAYS && req->status == 200;
+    srv_log(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s",
+            srv_method_name(req->method), req->path ? req->path : "-",
+            req->gone ? 499 : req->status, (unsigned long long)req->sent,
+            (double)(srv_clock_ns() - req->begun_ns) * 1e-6, req->gone ? " (client gone)" : "");
+}
+
 /* The one place where a request leaves its connection. */
 void srv_http_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                            enum MHD_RequestTerminationCode how)
@@ -231,10 +241,7 @@ void srv_http_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls
     if (generator)
         generator->stop(req);
     srv_metrics_request(&req->srv->metrics, req);
-    srv_log(SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s", srv_method_name(req->method),
-            req->path ? req->path : "-", req->gone ? 499 : req->status,
-            (unsigned long long)req->sent, (double)(srv_clock_ns() - req->begun_ns) * 1e-6,
-            req->gone ? " (client gone)" : "");
+    log_access(req);
     /* Whoever is told to go hears the end of file. */
     if (req->close || req->srv->closing)
         shutdown(c->fd, SHUT_RD);

@@ -121,12 +121,16 @@ bool tr_added_next(struct tr_added_scan *scan, size_t *ret_begin, int32_t *ret_i
         if (t->flags & TR_ADDED_LSTRIP) {
             while (begin > scan->done && space_at(text, tr_utf8_before(text, begin), &k))
                 begin = tr_utf8_before(text, begin);
+            begin = TR_MAX(begin, scan->done);
         }
         if (t->flags & TR_ADDED_RSTRIP) {
             end = TR_MAX(end, scan->done);
             while (end < n && space_at(text, end, &k))
                 end += k;
         }
+        /* White space that the token before has taken is no token itself. */
+        if (begin >= end)
+            continue;
         *ret_begin = begin;
         *ret_id = t->id;
         scan->done = end;

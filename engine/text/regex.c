@@ -3,7 +3,8 @@
  * differently:
  *
  * - \uHHHH is \x{HHHH}, \h is a hexadecimal digit, \v a vertical tab;
- * - \s is White_Space, \w and \b go by Unicode's definition of a word (PCRE2 10.42 has others);
+ * - \s is White_Space; \w and \b go by Unicode's definition of a word (PCRE2 10.42 has others), and
+ *   outside of classes Oniguruma has the superscripts and fractions of Latin-1 in words too;
  * - names of scripts mean the script, not the script extensions;
  * - (?m) is "dot matches all"; ^ and $ always match at lines;
  * - x{3}+ repeats the repetition and is not possessive; so does x{3}?; {,3} has a lower bound of 0.
@@ -22,7 +23,8 @@
 
 #define SPACE           "\\p{wspace}"
 #define NO_SPACE        "\\P{wspace}"
-#define WORD            "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD_IN_CLASS   "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD            WORD_IN_CLASS "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 #define HEX             "0-9A-Fa-f"
 #define BORDER(yes, no) "(?:(?<=[" WORD "])(?" yes "[" WORD "])|(?<![" WORD "])(?" no "[" WORD "]))"
 
@@ -115,10 +117,14 @@ static int escape(struct rewriter *r)
         char letter;
         const char *outside, *inside; /* NULL: cannot be said there */
     } rewritten[] = {
-        {'s', SPACE, SPACE},           {'S', NO_SPACE, NO_SPACE},
-        {'w', "[" WORD "]", WORD},     {'W', "[^" WORD "]", NULL},
-        {'h', "[" HEX "]", HEX},       {'H', "[^" HEX "]", NULL},
-        {'v', "\\x{B}", "\\x{B}"},     {'b', BORDER("!", "="), "\\x{8}"},
+        {'s', SPACE, SPACE},
+        {'S', NO_SPACE, NO_SPACE},
+        {'w', "[" WORD "]", WORD_IN_CLASS},
+        {'W', "[^" WORD "]", NULL},
+        {'h', "[" HEX "]", HEX},
+        {'H', "[^" HEX "]", NULL},
+        {'v', "\\x{B}", "\\x{B}"},
+        {'b', BORDER("!", "="), "\\x{8}"},
         {'B', BORDER("=", "!"), NULL},
     };
     char letter, name[3] = {'\\', 0, 0};

@@ -9,6 +9,13 @@
 
 #define SECOND_NS 1000000000LL
 
+struct progress {
+    int64_t begun_ns; /* CLOCK_MONOTONIC; 0 = not yet */
+    int64_t next_ns;  /* nothing is shown before */
+    bool bar;         /* on a terminal */
+    bool drawn;       /* a bar stands on the current line */
+};
+
 static int64_t now_ns(void)
 {
     struct timespec t;
@@ -41,7 +48,7 @@ static void draw_bar(double share, double gib, double rate)
 /* A tr_progress_fn. A load of less than a second shows nothing. */
 static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
-    struct srv_progress *p = arg;
+    struct progress *p = arg;
     int64_t now = now_ns();
     if (!p->begun_ns) {
         p->begun_ns = now;
@@ -61,15 +68,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
     p->next_ns = now + (p->bar ? SECOND_NS / 10 : 3 * SECOND_NS);
 }
 
-void srv_progress_end(struct srv_progress *progress)
-{
-    if (progress->drawn)
-        fputs("\r\033[K", stderr);
-    progress->drawn = false;
-}
-
-void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *o,
-                        struct srv_progress *progress)
+void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *o)
 {
     /* The words of isa, weights and kv_type stand in the order of the engine's enums. */
     *ret = (struct tr_engine_options){
@@ -92,9 +91,24 @@ void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *
         .speculation = o->speculation != 0,
         .snapshot_dir = o->snapshot_dir,
         .snapshot_quota = o->snapshot_quota,
-        .progress = progress ? show_progress : NULL,
-        .progress_arg = progress,
     };
+}
+
+int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event_fn on_event,
+                    void *event_arg, struct tr_err *err)
+{
+    struct progress progress = {0};
+    struct tr_engine_options options;
+    struct tr_err cause = {0};
+    srv_engine_options(&options, o);
+    options.progress = show_progress;
+    options.progress_arg = &progress;
+    options.on_event = on_event;
+    options.event_arg = event_arg;
+    int r = tr_engine_open(ret, &options, &cause);
+    if (progress.drawn) /* wipe the bar */
+        fputs("\r\033[K", stderr);
+    return r < 0 ? tr_err_set(err, r, cause.param, "%s: %s", o->model, cause.msg) : 0;
 }
 
 void srv_log_engine(const struct tr_engine_info *info)

@@ -167,12 +167,7 @@ static void on_reload(uv_signal_t *handle, int number)
 static void load(void *arg)
 {
     struct srv *s = arg;
-    struct tr_engine_options e;
-    srv_engine_options(&e, s->options, &s->progress);
-    e.on_event = srv_outbox_push;
-    e.event_arg = &s->outbox;
-    s->result = tr_engine_open(&s->engine, &e, &s->error);
-    srv_progress_end(&s->progress);
+    s->result = srv_engine_open(&s->engine, s->options, srv_outbox_push, &s->outbox, &s->error);
     uv_async_send(&s->loaded);
 }
 

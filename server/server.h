@@ -15,7 +15,6 @@
 #include "engine/engine.h"
 #include "engine/text/tokenizer.h"
 #include "server/listen.h"
-#include "server/load.h"
 #include "server/metrics.h"
 #include "server/outbox.h"
 
@@ -54,7 +53,6 @@ struct srv {
     uv_async_t loaded;            /* its end */
     struct tr_err error;          /* why it cannot serve */
     int result;                   /* of the load */
-    struct srv_progress progress; /* the loader's */
     bool closing;                 /* connections go as soon as they can */
     bool over;                    /* the loop has to end */
 

@@ -212,8 +212,7 @@ static int run_tests(const struct tr_options *o, struct tr_engine *e, struct run
 
 int srv_bench(const struct tr_options *o)
 {
-    struct srv_progress progress = {0};
-    struct tr_engine_options engine_options;
+    struct tr_options options = *o; /* borrows o's strings */
     struct tr_engine *e;
     struct tr_err err;
     int n = 1, most = 1;
@@ -234,14 +233,10 @@ int srv_bench(const struct tr_options *o)
     }
     pthread_mutex_init(&run->mutex, NULL);
     pthread_cond_init(&run->changed, NULL);
-    srv_engine_options(&engine_options, o, &progress);
-    engine_options.prefix_cache = false;
-    engine_options.max_sequences = TR_MAX(o->max_sequences, most); /* all decode at once */
-    engine_options.max_queue = TR_MAX(o->max_queue, most);
-    engine_options.on_event = on_event;
-    engine_options.event_arg = run;
-    int r = tr_engine_open(&e, &engine_options, &err);
-    srv_progress_end(&progress);
+    options.prefix_cache = false;
+    options.max_sequences = TR_MAX(o->max_sequences, most); /* all decode at once */
+    options.max_queue = TR_MAX(o->max_queue, most);
+    int r = srv_engine_open(&e, &options, on_event, run, &err);
     if (r == 0) {
         srv_log_engine(tr_engine_info(e));
         r = run_tests(o, e, run, &err);

@@ -50,15 +50,9 @@ static void on_event(void *arg, const struct tr_event *event)
 
 int srv_check(const struct tr_options *o)
 {
-    struct srv_progress progress = {0};
-    struct tr_engine_options engine_options;
     struct tr_engine *e;
     struct tr_err err;
-    srv_engine_options(&engine_options, o, &progress);
-    engine_options.on_event = on_event;
-    int r = tr_engine_open(&e, &engine_options, &err);
-    srv_progress_end(&progress);
-    if (r < 0) {
+    if (srv_engine_open(&e, o, on_event, NULL, &err) < 0) {
         fprintf(stderr, "trinityd: %s\n", err.msg);
         return 1;
     }

@@ -153,8 +153,6 @@ static void log_speed(const struct tr_usage *u)
 
 int srv_generate(const struct tr_options *o)
 {
-    struct srv_progress progress = {0};
-    struct tr_engine_options engine_options;
     struct tr_engine *e = NULL;
     struct tr_buf text = {0};
     struct tr_job *job = NULL;
@@ -164,11 +162,7 @@ int srv_generate(const struct tr_options *o)
     int r = read_text(o, &text, &err);
     if (r < 0)
         goto fail;
-    srv_engine_options(&engine_options, o, &progress);
-    engine_options.on_event = on_event;
-    engine_options.event_arg = &q;
-    r = tr_engine_open(&e, &engine_options, &err);
-    srv_progress_end(&progress);
+    r = srv_engine_open(&e, o, on_event, &q, &err);
     if (r < 0)
         goto fail;
     srv_log_engine(tr_engine_info(e));

@@ -18,7 +18,7 @@ static struct tr_engine_options options_of(struct tr_options *o, char *argument)
     struct tr_engine_options e;
     struct tr_err err;
     assert_int_equal(tr_options_parse(o, argument ? 3 : 2, argv, envp, &err), 0);
-    srv_engine_options(&e, o, NULL);
+    srv_engine_options(&e, o);
     return e;
 }
 

@@ -1,0 +1,176 @@
+"""The commands that need no server, as a user runs them: output, exit status, and what an error says."""
+import json
+import shutil
+import subprocess
+import time
+
+import pytest
+
+import harness
+
+CASES = json.loads((harness.GOLDEN / "demo.json").read_text())
+
+
+def one_line_error(r, status):
+    """The run failed with this status and exactly one line, which it returns."""
+    assert r.returncode == status, r.stderr
+    lines = r.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("trinityd: "), r.stderr
+    return lines[0]
+
+
+# ---- generate ----
+
+@pytest.mark.parametrize("case", CASES[:6], ids=lambda c: c["prompt"][:20])
+def test_generate_is_the_reference(case):
+    r = harness.run("generate", "--weights=f32", "--kv-type=f32", "--temperature=0", "--log-level=error",
+                    f"--max-tokens={len(case['greedy'])}", case["prompt"])
+    assert r.returncode == 0, r.stderr
+    assert r.stdout == case["text"] + "\n"
+    assert r.stderr == ""
+
+
+def test_generate_reads_standard_input():
+    args = ["--weights=f32", "--kv-type=f32", "--temperature=0", "--max-tokens=2"]
+    r = subprocess.run([harness.TRINITYD, "generate", *args], env=harness.environment(), cwd=harness.ROOT,
+                       input="Hello", capture_output=True, encoding="utf-8", timeout=harness.PATIENCE)
+    assert (r.returncode, r.stdout) == (0, "!\n"), r.stderr
+
+
+def test_generate_depends_on_the_seed_alone():
+    def text(seed, *more):
+        r = harness.run("generate", "--max-tokens=40", f"--seed={seed}", *more, "Once upon a time")
+        assert r.returncode == 0, r.stderr
+        return r.stdout
+
+    first = text(1)
+    assert text(1, "--threads=1", "--page-tokens=16") == first
+    assert len({text(seed) for seed in range(2, 6)} | {first}) > 1
+
+
+@pytest.mark.parametrize("args,words", [
+    (["generate", ""], ["text", "empty"]),
+    (["generate", "--context-length=8", "one two three four five six seven eight nine"], ["prompt"]),
+    (["generate", "--model=/nowhere", "x"], ["/nowhere", "No such file"]),
+])
+def test_generate_that_can_not(args, words):
+    r = harness.run(*args, "--log-level=error")
+    line = one_line_error(r, 1)
+    assert all(w in line for w in words), line
+    assert r.stdout == ""
+
+
+# ---- check ----
+
+def test_check_says_what_it_is():
+    r = harness.run("check")
+    assert r.returncode == 0, r.stderr
+    for words in ["demo", "8: 6 local (window 32), 2 global", "1024 rows", "bf16", "fingerprint", "4096 tokens"]:
+        assert words in r.stdout, r.stdout
+
+
+def test_check_says_what_a_sequence_takes():
+    """The closed form: keys and values of one global layer and token are 2 * heads * head size * 2 bytes in bf16."""
+    c = json.loads((harness.DEMO / "config.json").read_text())
+    per_token = c["layer_types"].count("full_attention") * 2 * c["num_key_value_heads"] * c["head_dim"] * 2
+    r = harness.run("check", "--kv-type=bf16")
+    assert f"{per_token} bytes a token" in r.stdout
+
+
+def damaged_demo(folder, change):
+    shutil.copytree(harness.DEMO, folder)
+    change(folder)
+    return folder
+
+
+def truncate(folder):
+    f = folder / "model.safetensors"
+    f.write_bytes(f.read_bytes()[:100000])
+
+
+def wrong_config(folder):
+    f = folder / "config.json"
+    f.write_text(f.read_text().replace('"num_hidden_layers": 8', '"num_hidden_layers": "8"'))
+
+
+@pytest.mark.parametrize("change,words", [
+    (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors"]),
+    (lambda f: (f / "config.json").unlink(), ["config.json", "No such file"]),
+    (lambda f: (f / "tokenizer.json").write_text("{"), ["tokenizer.json", "line 1"]),
+    (truncate, ["model.safetensors"]),
+    (wrong_config, ["config.json", "num_hidden_layers", "expected integer, found string"]),
+], ids=["no weights", "no config", "bad tokenizer", "truncated", "wrong type"])
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_damaged_checkpoint(tmp_path, command, change, words):
+    folder = damaged_demo(tmp_path / "m", change)
+    begun = time.monotonic()
+    port = ["--port=0", "--log-level=error"] if command == "serve" else []
+    r = harness.run(command, f"--model={folder}", *port)
+    assert r.returncode == 1, r.stderr
+    assert all(w in r.stderr for w in words), r.stderr
+    assert len(r.stderr.splitlines()) == 1, r.stderr
+    assert time.monotonic() - begun < 5
+
+
+# ---- health ----
+
+def test_health(daemon, tmp_path):
+    d = daemon(unix_socket=tmp_path / "socket")
+    d.wait_log("ready|listening")
+    harness.wait_for(lambda: harness.run("health", f"--port={d.port}").returncode == 0, 30)
+    assert harness.run("health", env={"TRINITYD_UNIX_SOCKET": str(tmp_path / "socket")}).returncode == 0
+    assert harness.run("health", f"--port={d.port}", "--host=0.0.0.0").returncode == 0
+    d.stop()
+    line = one_line_error(harness.run("health", f"--port={d.port}"), 1)
+    assert "Connection refused" in line
+
+
+# ---- bench ----
+
+def test_bench_lines():
+    args = ["bench", "--prefill=64", "--decode=1,3", "--context=16", "--repeat=1", "--json"]
+    first, second = harness.run(*args), harness.run(*args, "--threads=1", "--page-tokens=16")
+    assert first.returncode == 0 == second.returncode, first.stderr + second.stderr
+    lines = [json.loads(line) for line in first.stdout.splitlines()]
+    assert [(x["test"], x.get("tokens", x.get("sequences"))) for x in lines] == \
+        [("prefill", 64), ("decode", 1), ("decode", 3)]
+    assert all(x["tokens_per_second"] > 0 for x in lines)
+    # The numbers do not depend on threads or pages.
+    assert [x["hash"] for x in lines] == [json.loads(line)["hash"] for line in second.stdout.splitlines()]
+    assert len({x["hash"] for x in lines}) == 3
+
+
+def test_bench_refuses_bad_sizes():
+    assert "expected numbers" in one_line_error(harness.run("bench", "--decode=1,x"), 2)
+
+
+# ---- options ----
+
+def test_help_and_version():
+    r = harness.run("--help")
+    assert r.returncode == 0 and "--kv-cache SIZE" in r.stdout and r.stderr == ""
+    assert "--top-k" in harness.run("generate", "--help").stdout
+    r = harness.run("--version")
+    assert r.returncode == 0 and r.stdout.startswith("trinityd ")
+
+
+def test_print_config(tmp_path):
+    f = tmp_path / "c.json"
+    f.write_text('{"port": 1, "max_queue": 2, "host": "::1", "api_key": ["hunter2"]}')
+    r = harness.run("--config", f, "--port", "3", "--print-config", env={"TRINITYD_MAX_QUEUE": "4"})
+    assert r.returncode == 0, r.stderr
+    c = json.loads(r.stdout)
+    assert (c["port"], c["max_queue"], c["host"], c["max_sequences"]) == (3, 4, "::1", 64)
+    assert "hunter2" not in r.stdout
+
+
+@pytest.mark.parametrize("args,env,words", [
+    (["--prot=1"], {}, ["prot", "command line"]),
+    (["--port=x"], {}, ["port", "0 to 65535", "command line"]),
+    ([], {"TRINITYD_KV_TYPE": "f8"}, ["kv_type", "environment TRINITYD_KV_TYPE"]),
+    ([], {"TRINITYD_PORT": "tcp://10.0.0.1:80"}, ["TRINITYD_PORT", "enableServiceLinks"]),
+    (["--config=/nowhere/c.json"], {}, ["/nowhere/c.json", "No such file"]),
+])
+def test_bad_configuration(args, env, words):
+    line = one_line_error(harness.run(*args, env=env), 2)
+    assert all(w in line for w in words), line

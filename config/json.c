@@ -189,6 +189,11 @@ bool tr_json_given(const struct tr_json *v)
     return v->node && !json_is_null(v->node);
 }
 
+bool tr_json_is_integer(const struct tr_json *v)
+{
+    return json_is_integer(v->node);
+}
+
 size_t tr_json_size(const struct tr_json *v)
 {
     return json_is_array(v->node) ? json_array_size(v->node) : json_object_size(v->node);

@@ -1,0 +1,28 @@
+/* JSON documents as values. */
+#ifndef TR_ENGINE_TEXT_TEMPLATE_FROM_JSON_H
+#define TR_ENGINE_TEXT_TEMPLATE_FROM_JSON_H
+
+#include "config/json.h"
+#include "engine/text/template/value.h"
+
+/* The value of a JSON node, as json.loads would give it; its strings are data and borrow the
+ * document's bytes. Absent is none. */
+struct tpl_value tr_tpl_from_json(struct tpl_vm *vm, const struct tr_json *v);
+/* Parses text; the document lives as long as the vm. False if it is no JSON. */
+bool tr_tpl_parse_json(struct tpl_vm *vm, const char *s, size_t n, struct tr_json *ret);
+/* The value of JSON text; fails if it is none. */
+struct tpl_value tr_tpl_from_json_text(struct tpl_vm *vm, const struct tpl_str *s);
+
+/* The messages of a request as the chat template expects them, from a JSON array:
+ * - members that are null are left out;
+ * - content given as text parts is the parts' text joined; other kinds of part are refused;
+ * - the role is one of system, developer (which reads as system), user, assistant, tool;
+ * - the arguments of tool calls, JSON text in the request, are objects; "" and null are {};
+ * - reasoning_content, thinking and reasoning are aliases, as in transformers.
+ * ret_continued not NULL: the last message's content goes there, and the template sees it with
+ * TPL_CONTINUE_MARK of origin TPL_MARK behind it. Fails with param "messages". */
+#define TPL_CONTINUE_MARK "CONTINUE_FINAL_MESSAGE_TAG "
+struct tpl_value tr_tpl_messages(struct tpl_vm *vm, const struct tr_json *messages,
+                                 struct tpl_str **ret_continued);
+
+#endif

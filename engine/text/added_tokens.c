@@ -98,16 +98,34 @@ static bool space_at(const char *text, size_t i, size_t *ret_n)
     return tr_char_class(tr_utf8_at(text + i, ret_n)) & TR_CHAR_SPACE;
 }
 
+/* The end of the text in which a token may be that begins at scan->at; a plain range there is passed
+ * first. */
+static size_t free_until(struct tr_added_scan *scan)
+{
+    while (scan->n_plain > 0) {
+        size_t at = scan->base + scan->at;
+
+        if (at < scan->plain->begin)
+            return TR_MIN(scan->n, scan->plain->begin - scan->base);
+        if (at < scan->plain->end)
+            scan->at = TR_MIN(scan->n, scan->plain->end - scan->base);
+        scan->plain++;
+        scan->n_plain--;
+    }
+    return scan->n;
+}
+
 bool tr_added_next(struct tr_added_scan *scan, size_t *ret_begin, int32_t *ret_id)
 {
     const char *text = scan->text;
     size_t n = scan->n;
 
     while (scan->at < n) {
-        size_t begin = scan->at, end, k;
-        const struct tr_added_token *t = scan->set->first[(unsigned char)text[begin]]
-                                             ? longest(scan->set, text + begin, n - begin)
-                                             : NULL;
+        size_t limit = free_until(scan), begin = scan->at, end, k;
+        const struct tr_added_token *t =
+            begin < limit && scan->set->first[(unsigned char)text[begin]]
+                ? longest(scan->set, text + begin, limit - begin)
+                : NULL;
 
         if (!t) {
             scan->at++;

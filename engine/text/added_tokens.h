@@ -10,6 +10,7 @@
 #include "config/base.h"
 #include "config/buf.h"
 #include "config/err.h"
+#include "engine/text/tokenizer.h"
 
 enum tr_added_flags {
     TR_ADDED_SINGLE_WORD = 1, /* no word character may stand next to it */
@@ -43,6 +44,9 @@ struct tr_added_scan {
     const struct tr_added_set *set;
     const char *text; /* valid UTF-8 */
     size_t n;
+    const struct tr_range *plain; /* a token overlaps none of these; ascending */
+    size_t n_plain;
+    size_t base; /* where the text begins in what `plain` counts from */
     size_t at;   /* where to look on */
     size_t done; /* end of the last token with the white space it took; text goes on from here */
 };

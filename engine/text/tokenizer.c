@@ -15,6 +15,9 @@
 
 struct encoding {
     const struct tr_tokenizer *t;
+    const char *text;             /* all of it */
+    const struct tr_range *plain; /* where no added token may be */
+    size_t n_plain;
     unsigned flags;
     size_t max; /* ids in out at most */
     struct tr_ids *out;
@@ -48,6 +51,22 @@ static int encode_pieces(struct encoding *e, const char *text, size_t n)
 
 typedef int (*encode_fn)(struct encoding *e, const char *text, size_t n);
 
+/* The first plain range that ends after byte `at` of the whole text. */
+static size_t plain_after(const struct encoding *e, size_t at)
+{
+    size_t low = 0, high = e->n_plain;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (e->plain[middle].end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* The added tokens of a set become ids, fn takes what is between them. */
 static int encode_added(struct encoding *e, const struct tr_added_set *set, const char *text,
                         size_t n, encode_fn fn)
@@ -57,6 +76,13 @@ static int encode_added(struct encoding *e, const struct tr_added_set *set, cons
     int32_t id;
     bool found;
 
+    if (e->n_plain > 0 && text != e->normal.data) {
+        size_t first = plain_after(e, (size_t)(text - e->text));
+
+        scan.plain = e->plain + first;
+        scan.n_plain = e->n_plain - first;
+        scan.base = (size_t)(text - e->text);
+    }
     do {
         int code;
 
@@ -76,6 +102,9 @@ static int encode_between(struct encoding *e, const char *text, size_t n)
     const struct tr_added_set *set = &e->t->added_normalized;
 
     if (e->t->normalizer) {
+        /* Normalized text has no places in the text as given, so it is plain as a whole. */
+        size_t at = (size_t)(text - e->text), first = plain_after(e, at);
+        bool plain = first < e->n_plain && e->plain[first].begin < at + n;
         int code;
 
         tr_buf_clear(&e->normal);
@@ -87,6 +116,8 @@ static int encode_between(struct encoding *e, const char *text, size_t n)
             return code;
         text = e->normal.data;
         n = e->normal.len;
+        if (plain)
+            return encode_pieces(e, text, n);
     }
     return (e->flags & TR_ENCODE_SPECIAL) && set->n > 0
                ? encode_added(e, set, text, n, encode_pieces)
@@ -118,7 +149,20 @@ static int put_around(struct encoding *e, size_t first)
 int tr_tokenizer_encode(const struct tr_tokenizer *t, const char *text, size_t n, unsigned flags,
                         size_t max_ids, struct tr_ids *out)
 {
-    struct encoding e = {.t = t, .flags = flags, .max = SIZE_MAX, .out = out};
+    return tr_tokenizer_encode_spans(t, text, n, NULL, 0, flags, max_ids, out);
+}
+
+int tr_tokenizer_encode_spans(const struct tr_tokenizer *t, const char *text, size_t n,
+                              const struct tr_range *plain, size_t n_plain, unsigned flags,
+                              size_t max_ids, struct tr_ids *out)
+{
+    struct encoding e = {.t = t,
+                         .text = text,
+                         .plain = plain,
+                         .n_plain = n_plain,
+                         .flags = flags,
+                         .max = SIZE_MAX,
+                         .out = out};
     size_t first = out->n;
     int code = TR_OK;
 

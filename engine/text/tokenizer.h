@@ -14,6 +14,11 @@
 
 struct tr_tokenizer;
 
+/* Bytes begin..end of a text. */
+struct tr_range {
+    size_t begin, end;
+};
+
 /* Reads DIR/tokenizer.json, DIR/tokenizer_config.json and DIR/generation_config.json (the latter
  * two optional). vocab_size is the number of rows of the head: ids without a token string up to it
  * are padding. */
@@ -57,6 +62,13 @@ struct tr_ids {
  * TR_EINVAL: not UTF-8. */
 TR_NODISCARD int tr_tokenizer_encode(const struct tr_tokenizer *t, const char *text, size_t n,
                                      unsigned flags, size_t max_ids, struct tr_ids *out);
+
+/* Like tr_tokenizer_encode, but added and special tokens are not recognised where they overlap one
+ * of the n_plain ranges (ascending, disjoint): that text is encoded as what it spells. The rest of
+ * the pipeline sees one text, so merges across the borders stay as they are. */
+TR_NODISCARD int tr_tokenizer_encode_spans(const struct tr_tokenizer *t, const char *text, size_t n,
+                                           const struct tr_range *plain, size_t n_plain,
+                                           unsigned flags, size_t max_ids, struct tr_ids *out);
 
 /* The bytes a token stands for, NULL if the id has no token string (padding rows). *ret_special: a
  * control token, left out of text when special tokens are skipped. The pointer lives as long as the

@@ -295,8 +295,8 @@ static void drop_below(struct tr_sampler *s, float min_p)
 static double gather_mass(struct tr_sampler *s, const struct row *row, float top_p)
 {
     double total = sum_row(s, row);
-    for (float reach = 4.0F; reach < 100.0F; reach *= 2.0F) {
-        gather(s, row->x, row->max - reach * row->temperature);
+    for (int reach = 4; reach <= 64; reach *= 2) {
+        gather(s, row->x, row->max - (float)reach * row->temperature);
         if (weigh(s, row) >= (double)top_p * total)
             return total;
     }

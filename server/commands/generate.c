@@ -72,27 +72,31 @@ static int read_text(const struct tr_options *o, struct tr_buf *text, struct tr_
     return text->oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
 }
 
-static int make_job(struct tr_job **ret, const struct tr_options *o, const struct tr_engine *e,
-                    const struct tr_buf *text, struct tr_err *err)
+/* The job's prompt from the text. */
+static int encode(struct tr_job *job, const struct tr_engine *e, const struct tr_buf *text,
+                  struct tr_err *err)
 {
     struct tr_ids ids = {0};
     int r = tr_tokenizer_encode(tr_engine_tokenizer(e), text->data ? text->data : "", text->len,
                                 TR_ENCODE_SPECIAL | TR_ENCODE_BOS,
                                 (size_t)tr_engine_info(e)->context_length, &ids);
-    struct tr_job *job = r == 0 ? calloc(1, sizeof *job) : NULL;
-    if (r == 0 && !job)
-        r = TR_ENOMEM;
-    if (r == 0 && ids.n == 0)
-        r = tr_err_set(err, TR_EINVAL, NULL, "the text is empty");
-    else if (r < 0)
-        tr_err_set(err, r, NULL, "the text: %s", tr_err_text(r));
-    if (r < 0) {
-        free(ids.ids);
-        free(job);
-        return r;
-    }
     job->prompt = ids.ids;
     job->n_prompt = (int)ids.n;
+    if (r < 0)
+        return tr_err_set(err, r, NULL, "the text: %s", tr_err_text(r));
+    return ids.n ? 0 : tr_err_set(err, TR_EINVAL, NULL, "the text is empty");
+}
+
+static struct tr_job *make_job(const struct tr_options *o, const struct tr_engine *e,
+                               const struct tr_buf *text, struct tr_err *err)
+{
+    struct tr_job *job = calloc(1, sizeof *job);
+    if (!job) {
+        tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+        return NULL;
+    }
+    if (encode(job, e, text, err) < 0)
+        return tr_job_free(job);
     job->n = 1;
     job->max_tokens = o->max_tokens;
     job->prompt_logprobs = -1;
@@ -106,8 +110,7 @@ static int make_job(struct tr_job **ret, const struct tr_options *o, const struc
         .seed = (uint64_t)o->seed,
         .n_logprobs = -1,
     };
-    *ret = job;
-    return 0;
+    return job;
 }
 
 /* Prints tokens as they come, until the job is done. */
@@ -151,38 +154,43 @@ static void log_speed(const struct tr_usage *u)
             decode > 0 ? (double)(u->completion_tokens - 1) / decode : 0.0);
 }
 
+/* Asks the engine and prints what it says. */
+static int complete(const struct tr_options *o, struct tr_engine *e, struct queue *q,
+                    const struct tr_buf *text, struct tr_err *err)
+{
+    uint64_t id;
+    q->ids = calloc((size_t)TR_MIN(o->max_tokens, tr_engine_info(e)->context_length) + 1,
+                    sizeof *q->ids);
+    if (!q->ids)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    struct tr_job *job = make_job(o, e, text, err);
+    if (!job)
+        return err->code;
+    int r = tr_engine_submit(e, job, &id, err);
+    if (r < 0) {
+        tr_job_free(job);
+        return r;
+    }
+    return print_answer(q, tr_engine_tokenizer(e), err);
+}
+
 int srv_generate(const struct tr_options *o)
 {
+    struct queue q = {.mutex = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
     struct tr_engine *e = NULL;
     struct tr_buf text = {0};
-    struct tr_job *job = NULL;
     struct tr_err err = {0};
-    uint64_t id;
-    struct queue q = {.mutex = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
     int r = read_text(o, &text, &err);
-    if (r < 0)
-        goto fail;
-    r = srv_engine_open(&e, o, on_event, &q, &err);
-    if (r < 0)
-        goto fail;
-    srv_log_engine(tr_engine_info(e));
-    r = make_job(&job, o, e, &text, &err);
-    if (r < 0)
-        goto fail;
-    q.ids =
-        calloc((size_t)TR_MIN(o->max_tokens, tr_engine_info(e)->context_length) + 1, sizeof *q.ids);
-    r = q.ids ? tr_engine_submit(e, job, &id, &err)
-              : tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
-    if (r < 0)
-        goto fail;
-    job = NULL;
-    r = print_answer(&q, tr_engine_tokenizer(e), &err);
+    if (r == 0)
+        r = srv_engine_open(&e, o, on_event, &q, &err);
+    if (r == 0) {
+        srv_log_engine(tr_engine_info(e));
+        r = complete(o, e, &q, &text, &err);
+    }
     if (r == 0)
         log_speed(&q.usage);
-fail:
-    if (r < 0)
+    else
         fprintf(stderr, "trinityd: %s\n", err.msg);
-    tr_job_free(job);
     tr_engine_close(e);
     free(q.ids);
     tr_buf_done(&text);

@@ -45,11 +45,12 @@ static int connect_or_close(int fd, const struct sockaddr *address, socklen_t n)
 static int connect_unix(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path) {
+    size_t n = strlen(path);
+    if (n >= sizeof address.sun_path) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, n);
     return connect_or_close(open_socket(AF_UNIX), (const struct sockaddr *)&address,
                             sizeof address);
 }

@@ -88,25 +88,23 @@ static int property(struct rewriter *r, char letter)
     return TR_OK;
 }
 
-/* \xHH, \x{H...}, \uHHHH; p stands behind the letter. */
+/* \xHH, \x{H...}, \uHHHH; p stands behind the letter. Two digits from 80 on are a byte of UTF-8 to
+ * Oniguruma. */
 static int code_point(struct rewriter *r, char letter)
 {
-    const char *digits = r->p;
-    size_t n = letter == 'u' ? 4 : 2, i = 0;
+    bool braces = letter == 'x' && r->p < r->end && *r->p == '{';
+    const char *digits = r->p + braces;
+    size_t n = 0, max = braces ? 8 : letter == 'u' ? 4 : 2;
 
-    if (letter == 'x' && r->p < r->end && *r->p == '{') {
-        tr_buf_adds(r->out, "\\x");
-        return TR_OK;
-    }
-    while (i < n && digits + i < r->end && isxdigit((unsigned char)digits[i]))
-        i++;
-    /* Two digits from 80 on are a byte of UTF-8 to Oniguruma. */
-    if (letter == 'u' ? i != 4 : (i == 0 || (i == 2 && digits[0] > '7')))
-        return fail(r, letter == 'u' ? "\\u without four digits" : "\\x80 and above");
-    tr_buf_adds(r->out, "\\x{");
-    tr_buf_add(r->out, digits, i);
-    tr_buf_addc(r->out, '}');
-    r->p += i;
+    while (n < max && digits + n < r->end && isxdigit((unsigned char)digits[n]))
+        n++;
+    if (n == 0 || (letter == 'u' && n < 4) ||
+        (braces && (digits + n == r->end || digits[n] != '}')))
+        return fail(r, "\\x or \\u without its digits");
+    if (letter == 'x' && !braces && n == 2 && digits[0] > '7')
+        return fail(r, "\\x80 and above");
+    tr_buf_addf(r->out, "\\x{%.*s}", (int)n, digits);
+    r->p = digits + n + braces;
     return TR_OK;
 }
 

@@ -225,13 +225,33 @@ static float floor_of_best(struct tr_sampler *s, int k)
 
 /* ---- candidates ---- */
 
+/* e^y for y <= 0, 2 ulp, 1 at 0. As tr_expf, but nothing is fused: this file is compiled for every
+ * x86, where each fma would be a call. */
+static float weight_of(float y)
+{
+    const float shift = 12582912.0F; /* 1.5 * 2^23: adding it rounds to an integer */
+    if (y < -87.0F)
+        return 0.0F;
+    float t = y * 1.44269504F + shift;
+    float n = t - shift;
+    float r = (y - n * 0.693145752F) - n * 1.42860677e-6F;
+    float p = 1.38888889e-3F;
+    p = p * r + 8.33333333e-3F;
+    p = p * r + 4.16666667e-2F;
+    p = p * r + 1.66666667e-1F;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    return p * tr_bits_f32((tr_f32_bits(t) + 127U) << 23); /* the low bits of t hold n */
+}
+
 /* y: logit to exponent; w. Returns the sum of w in order. */
 static double weigh(struct tr_sampler *s, const struct row *row)
 {
     double sum = 0.0;
     for (int i = 0; i < s->n; i++) {
         s->y[i] = (s->y[i] - row->max) / row->temperature;
-        s->w[i] = tr_expf(s->y[i]);
+        s->w[i] = weight_of(s->y[i]);
         sum += (double)s->w[i];
     }
     return sum;
@@ -295,7 +315,7 @@ static void drop_below(struct tr_sampler *s, float min_p)
 static double gather_mass(struct tr_sampler *s, const struct row *row, float top_p)
 {
     double total = sum_row(s, row);
-    for (int reach = 4; reach <= 64; reach *= 2) {
+    for (int reach = 4; reach <= 16; reach *= 4) {
         gather(s, row->x, row->max - (float)reach * row->temperature);
         if (weigh(s, row) >= (double)top_p * total)
             return total;
@@ -373,7 +393,7 @@ static int32_t draw_unfiltered(struct tr_sampler *s, const struct row *row, doub
     int n = TR_MIN(BLOCK, s->vocab - first);
     scale_block(s, row, first, n);
     for (int i = 0; i < n; i++)
-        s->block[i] = tr_expf(s->block[i]);
+        s->block[i] = weight_of(s->block[i]);
     return first + walk(s->block, n, target);
 }
 

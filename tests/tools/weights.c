@@ -140,6 +140,9 @@ static uint64_t progress_done, progress_total;
 static void progress(void *arg, uint64_t done, uint64_t total)
 {
     (void)arg;
+    /* It begins again when a damaged cache gives way to the checkpoint, which has another size. */
+    if (total != progress_total)
+        progress_done = 0;
     if (done < progress_done || done > total)
         exit(3);
     progress_done = done;

@@ -190,6 +190,11 @@ INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const
         int blocks = TR_MIN(shape.blocks, k / TR_BLOCK - b0);
         for (int b = 0; b < blocks; b++) {
             const uint8_t *block = panel + (size_t)(b * shape.block_lines) * TR_LINE;
+            if (n_r > 1) {
+                prefetch_lines(block, shape.block_lines);
+                if (b == shape.blocks - 1)
+                    prefetch_lines(panel + tr__scales_at(type), shape.scale_lines);
+            }
             UNROLL
             for (int c = 0; c < 2; c++) {
                 struct scales s = read_scales(type, panel + tr__scales_at(type), b, 8 * c);

@@ -154,7 +154,13 @@ INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const
         int blocks = TR_MIN(shape.blocks, k / TR_BLOCK - b0);
         for (int b = 0; b < blocks; b++) {
             __m512i w[QUADS];
-            unpack(type, panel + (size_t)(b * shape.block_lines) * TR_LINE, w);
+            const uint8_t *block = panel + (size_t)(b * shape.block_lines) * TR_LINE;
+            if (n_r > 1) {
+                prefetch_lines(block, shape.block_lines);
+                if (b == shape.blocks - 1)
+                    prefetch_lines(panel + tr__scales_at(type), shape.scale_lines);
+            }
+            unpack(type, block, w);
             struct scales s = read_scales(type, panel + tr__scales_at(type), b);
             UNROLL
             for (int r = 0; r < n_r; r++) {

@@ -40,6 +40,8 @@ INLINE void bf16_rows(int n_r, const uint8_t *w, int k, const float *x, size_t l
         for (int r = 0; r < n_r; r++)
             even[r] = odd[r] = v16_set1(0.0F);
         for (int j = i; j < i + TR_BLOCK; j += 2, w += TR_LINE) {
+            if (n_r > 1)
+                prefetch_lines(w, 1);
             v16 we = v16_even(w);
             v16 wo = v16_odd(w);
             UNROLL
@@ -64,8 +66,10 @@ INLINE void f16_rows(int n_r, const uint8_t *w, int k, const float *x, size_t ld
     UNROLL
     for (int r = 0; r < n_r; r++)
         acc[r] = v16_set1(0.0F);
-    for (int i = 0; i < k; i++) {
-        v16 wi = v16_load_f16((const uint16_t *)(const void *)w + (size_t)i * TR_PANEL);
+    for (int i = 0; i < k; i++, w += TR_LINE / 2) {
+        if (n_r > 1 && i % 2 == 0)
+            prefetch_lines(w, 1);
+        v16 wi = v16_load_f16((const uint16_t *)(const void *)w);
         UNROLL
         for (int r = 0; r < n_r; r++)
             acc[r] = v16_fma(v16_set1(x[r * ldx + i]), wi, acc[r]);

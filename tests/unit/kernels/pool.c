@@ -22,7 +22,8 @@ static void count(void *arg, int tid, int n_threads)
 {
     struct shared *s = arg;
     s->seen[tid]++;
-    s->n_threads = n_threads;
+    if (tid == 0)
+        s->n_threads = n_threads;
     atomic_fetch_add(&s->calls, 1);
 }
 

@@ -5,6 +5,7 @@
 
 #include "config/hash.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/cost.h"
 #include "engine/internal.h"
 #include "engine/kernels/blas.h"
 
@@ -141,6 +142,7 @@ static int describe(struct tr_engine *e, struct tr_err *err)
         .max_sequences = TR_MIN(o->max_sequences, o->max_batch_tokens),
         .max_queue = o->max_queue,
     };
+    tr_weights_cost(w, &e->info);
     e->max_head_rows = TR_MIN(e->info.max_batch_tokens, MAX_HEAD_ROWS);
     return 0;
 }

@@ -170,7 +170,7 @@ struct tr_engine_options {
     int max_sequences;      /* sequences in one step */
     int max_queue;          /* waiting jobs; beyond it TR_EQUEUE */
     bool speculation;       /* n-gram drafts */
-    bool poison_pages; /* fill freed cache pages with NaN: tests show that nobody reads them */
+    bool poison_pages;      /* fill freed cache pages with NaN: tests show that nobody reads them */
     const char *snapshot_dir;
     uint64_t snapshot_quota; /* bytes, 0 = no limit */
     tr_progress_fn progress; /* may be NULL */
@@ -204,10 +204,14 @@ struct tr_engine_info {
     int vocab_size; /* rows of the head */
     int n_layers, n_local_layers, n_global_layers, window, hidden_size;
     uint64_t n_params;
-    uint64_t file_bytes;     /* of the checkpoint's weights on disk */
-    uint64_t weight_bytes;   /* in memory */
-    uint64_t kv_cache_bytes; /* budget of both pools */
-    uint64_t buffer_bytes;   /* fixed buffers of a step */
+    uint64_t file_bytes;   /* of the checkpoint's weights on disk */
+    uint64_t weight_bytes; /* in memory */
+    uint64_t step_bytes;   /* of these, read by every step that samples: no embedding, no experts */
+    uint64_t expert_bytes; /* of these, all experts of all layers */
+    uint64_t token_flops;  /* 2 x the weights that a prompt token meets; the head is not one */
+    int n_experts, n_active_experts; /* of a layer; active: per token */
+    uint64_t kv_cache_bytes;         /* budget of both pools */
+    uint64_t buffer_bytes;           /* fixed buffers of a step */
     int page_tokens;
     enum tr_kv_type kv_type;
     uint64_t local_bytes_per_sequence; /* bound for one sequence, all local layers */

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "engine/text/tokenizer.h"
+#include "server/commands/bandwidth.h"
 #include "server/commands/commands.h"
 #include "server/load.h"
 #include "server/log.h"
@@ -135,30 +136,61 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void report(const struct tr_options *o, const char *test, int size, double *rates,
-                   const struct run *run)
+/* One line of the report. */
+struct result {
+    const char *test;
+    int size;            /* prompt tokens or sequences */
+    double rate;         /* tokens per second, the median */
+    double seconds;      /* of the whole prompt, or of a step */
+    double bytes, flops; /* read and computed in that time */
+    uint64_t hash;
+};
+
+static void report(const struct tr_options *o, const struct result *r, double bandwidth)
 {
-    qsort(rates, (size_t)o->repeat, sizeof *rates, by_value);
-    double rate = rates[o->repeat / 2];
-    bool prefill = strcmp(test, "prefill") == 0;
-    double step_ms = 1e3 / rate * size;
-    uint64_t hash = 0;
-    for (int i = 0; i < run->n_jobs; i++)
-        hash += run->hash[i];
+    double gb = r->bytes / r->seconds * 1e-9, gflops = r->flops / r->seconds * 1e-9;
+    double share = bandwidth > 0 ? 100.0 * r->bytes / r->seconds / bandwidth : 0.0;
     if (o->json)
-        printf("{\"test\": \"%s\", \"%s\": %d, \"context\": %d, \"tokens_per_second\": %.2f, "
-               "\"milliseconds\": %.3f, \"hash\": \"%016llx\"}\n",
-               test, prefill ? "tokens" : "sequences", size, prefill ? 0 : o->context, rate,
-               step_ms, (unsigned long long)hash);
+        printf("{\"test\": \"%s\", \"size\": %d, \"tokens_per_second\": %.2f, "
+               "\"milliseconds\": %.3f, \"gb_per_second\": %.2f, \"percent_of_bandwidth\": %.1f, "
+               "\"gflops\": %.1f, \"hash\": \"%016llx\"}\n",
+               r->test, r->size, r->rate, 1e3 * r->seconds, gb, share, gflops,
+               (unsigned long long)r->hash);
     else
-        printf("%-8s %6d  %10.2f tokens/s  %10.3f ms %s  %016llx\n", test, size, rate, step_ms,
-               prefill ? "in all " : "a step ", (unsigned long long)hash);
+        printf("%-8s %6d %10.2f tokens/s %10.3f ms %8.2f GB/s %5.1f %% %9.1f GFLOP/s  %016llx\n",
+               r->test, r->size, r->rate, 1e3 * r->seconds, gb, share, gflops,
+               (unsigned long long)r->hash);
     fflush(stdout);
 }
 
-static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
-                         struct tr_err *err)
+static double median(double *rates, int n)
 {
+    qsort(rates, (size_t)n, sizeof *rates, by_value);
+    return rates[n / 2];
+}
+
+static uint64_t hash_of(const struct run *run)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < run->n_jobs; i++)
+        hash += run->hash[i];
+    return hash;
+}
+
+/* Weights that a step with `rows` rows reads: of the experts those that are expected to be met. */
+static double bytes_of_step(const struct tr_engine_info *info, int rows)
+{
+    double missed = 1.0;
+    if (info->n_experts > 0)
+        for (int i = 0; i < rows; i++)
+            missed *= 1.0 - (double)info->n_active_experts / info->n_experts;
+    return (double)info->step_bytes + (double)info->expert_bytes * (1.0 - missed);
+}
+
+static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
+                         double bandwidth, struct tr_err *err)
+{
+    const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
     for (int i = 0; i < o->repeat; i++) {
         int r = run_jobs(e, run, 1, n, 1, err);
@@ -166,16 +198,23 @@ static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct
             return r;
         rates[i] = n / ((double)run->usage.prefill_ns * 1e-9);
     }
-    report(o, "prefill", n, rates, run);
+    struct result result = {.test = "prefill", .size = n, .rate = median(rates, o->repeat)};
+    result.seconds = n / result.rate;
+    for (int left = n; left > 0; left -= info->max_batch_tokens)
+        result.bytes += bytes_of_step(info, TR_MIN(left, info->max_batch_tokens));
+    result.flops = (double)info->token_flops * n;
+    result.hash = hash_of(run);
+    report(o, &result, bandwidth);
     return 0;
 }
 
 static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
-                        struct tr_err *err)
+                        double bandwidth, struct tr_err *err)
 {
+    const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
     /* The first job decodes while the others are still in prefill: give all of them more to say. */
-    int steps = DECODE_STEPS + n * o->context / tr_engine_info(e)->max_batch_tokens + n;
+    int steps = DECODE_STEPS + n * o->context / info->max_batch_tokens + n;
     for (int i = 0; i < o->repeat; i++) {
         int r = run_jobs(e, run, n, o->context, steps, err);
         if (r < 0)
@@ -187,7 +226,13 @@ static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct 
                               n, o->context);
         rates[i] = (double)run->n_counted / ((double)(run->last_ns - run->full_ns) * 1e-9);
     }
-    report(o, "decode", n, rates, run);
+    struct result result = {.test = "decode", .size = n, .rate = median(rates, o->repeat)};
+    result.seconds = n / result.rate;
+    result.bytes = bytes_of_step(info, n);
+    result.flops = n * ((double)info->token_flops +
+                        2.0 * (double)info->vocab_size * (double)info->hidden_size);
+    result.hash = hash_of(run);
+    report(o, &result, bandwidth);
     return 0;
 }
 
@@ -203,10 +248,12 @@ static int run_tests(const struct tr_options *o, struct tr_engine *e, struct run
                      struct tr_err *err)
 {
     int r = 0;
+    double bandwidth = srv_read_bandwidth(tr_engine_info(e)->threads);
+    srv_log(SRV_LOG_INFO, NULL, "memory reads at %.2f GB/s", bandwidth * 1e-9);
     for (size_t i = 0; i < o->prefill.n && r == 0; i++)
-        r = bench_prefill(o, e, run, number(o->prefill.items[i], 1 << 24), err);
+        r = bench_prefill(o, e, run, number(o->prefill.items[i], 1 << 24), bandwidth, err);
     for (size_t i = 0; i < o->decode.n && r == 0; i++)
-        r = bench_decode(o, e, run, number(o->decode.items[i], MAX_JOBS), err);
+        r = bench_decode(o, e, run, number(o->decode.items[i], MAX_JOBS), bandwidth, err);
     return r;
 }
 

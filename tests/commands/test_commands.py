@@ -132,9 +132,9 @@ def test_bench_lines():
     first, second = harness.run(*args), harness.run(*args, "--threads=1", "--page-tokens=16")
     assert first.returncode == 0 == second.returncode, first.stderr + second.stderr
     lines = [json.loads(line) for line in first.stdout.splitlines()]
-    assert [(x["test"], x.get("tokens", x.get("sequences"))) for x in lines] == \
+    assert [(x["test"], x["size"]) for x in lines] == \
         [("prefill", 64), ("decode", 1), ("decode", 3)]
-    assert all(x["tokens_per_second"] > 0 for x in lines)
+    assert all(x["tokens_per_second"] > 0 and x["gb_per_second"] > 0 and x["gflops"] > 0 for x in lines)
     # The numbers do not depend on threads or pages.
     assert [x["hash"] for x in lines] == [json.loads(line)["hash"] for line in second.stdout.splitlines()]
     assert len({x["hash"] for x in lines}) == 3

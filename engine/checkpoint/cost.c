@@ -1,0 +1,51 @@
+#include "engine/checkpoint/cost.h"
+
+/* Adds a matrix: its bytes in memory, and a multiplication and an addition for every weight. */
+static void add_matrix(const struct tr_matrix *m, uint64_t *bytes, uint64_t *flops)
+{
+    *bytes += tr_packed_bytes(m->type, m->n, m->k);
+    *flops += 2 * (uint64_t)m->n * (uint64_t)m->k;
+}
+
+static void add_mlp(const struct tr_mlp *mlp, uint64_t *bytes, uint64_t *flops)
+{
+    if (mlp->gate.n == 0)
+        return;
+    add_matrix(&mlp->gate, bytes, flops);
+    add_matrix(&mlp->up, bytes, flops);
+    add_matrix(&mlp->down, bytes, flops);
+}
+
+static void add_experts(const struct tr_model_config *c, const struct tr_layer *layer,
+                        struct tr_engine_info *info)
+{
+    uint64_t weights = (uint64_t)c->n_experts * (uint64_t)c->hidden_size;
+    uint64_t one = 0;
+    info->step_bytes += weights * (layer->router_f32 ? sizeof(float) : sizeof(uint16_t));
+    info->token_flops += 2 * weights;
+    for (int i = 0; i < c->n_experts; i++) {
+        one = 0; /* all experts have one shape */
+        add_mlp(&layer->experts[i], &info->expert_bytes, &one);
+    }
+    info->token_flops += (uint64_t)c->n_active * one;
+}
+
+void tr_weights_cost(const struct tr_weights *w, struct tr_engine_info *info)
+{
+    const struct tr_model_config *c = &w->config;
+    info->step_bytes = info->expert_bytes = info->token_flops = 0;
+    info->n_experts = c->n_experts;
+    info->n_active_experts = c->n_active;
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct tr_layer *layer = &w->layers[i];
+        const struct tr_matrix *attention[] = {&layer->q, &layer->k, &layer->v, &layer->gate,
+                                               &layer->o};
+        for (size_t j = 0; j < TR_ARRAY_LEN(attention); j++)
+            add_matrix(attention[j], &info->step_bytes, &info->token_flops);
+        add_mlp(&layer->mlp, &info->step_bytes, &info->token_flops);
+        if (layer->experts)
+            add_experts(c, layer, info);
+    }
+    uint64_t head_flops = 0; /* prompt tokens do not meet it */
+    add_matrix(&w->head, &info->step_bytes, &head_flops);
+}

@@ -38,8 +38,8 @@ static const struct srv_field common[] = {
                      "subtracted from the logit of every token generated before"),
     SRV_NUMBER_FIELD("frequency_penalty", AT(frequency_penalty), -2, 2, 0,
                      "the same, times how often it was generated"),
-    SRV_ABOVE_FIELD("repetition_penalty", AT(repetition_penalty), 0, 100, 1,
-                    "divides positive and multiplies negative logits of tokens seen; 1: off"),
+    SRV_NUMBER_FIELD("repetition_penalty", AT(repetition_penalty), 0.01, 100, 1,
+                     "divides positive and multiplies negative logits of tokens seen; 1: off"),
     SRV_INT_FIELD("n", AT(n), 1, 128, 1, "answers to each prompt"),
     SRV_VALUE_FIELD("seed", AT(seed),
                     "\"type\":[\"integer\",\"null\"],\"minimum\":-9223372036854775808,"

@@ -146,6 +146,8 @@ static int detokenize_ids(struct srv_req *req, const struct tr_json *list, struc
     const struct tr_tokenizer *t = req->srv->tokenizer;
     struct tr_detok d = {0};
     struct tr_buf text = {0};
+    if (!tr_json_given(list))
+        return tr_err_set(err, TR_EINVAL, "tokens", "tokens: missing");
     int r = tr_json_expect(list, TR_JSON_ARRAY, err);
     for (size_t i = 0; r == 0 && i < tr_json_size(list); i++) {
         struct tr_json item = tr_json_at(list, i);

@@ -14,6 +14,7 @@
 #define PUMP_TURNS   32
 #define DEAD_PEER_MS 60000
 #define PEM_MAX      (1 << 20)
+#define SEND_BYTES   (128 * 1024) /* the kernel's part of an answer nobody reads; it may double it */
 
 static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
                       enum MHD_ConnectionNotificationCode code)
@@ -44,6 +45,8 @@ void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, sockle
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
+    int bytes = SEND_BYTES;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     if (MHD_add_connection(s->mhd, fd, addr, n) != MHD_YES)
         s->metrics.refused_connections++;
 }

@@ -116,40 +116,49 @@ INLINE __m256i start(enum tr_wtype type, int32_t halves, int h)
     }
 }
 
-INLINE __m256i broadcast_quad(const int8_t *a, int i)
-{
-    int32_t quad;
-    memcpy(&quad, a + 4 * i, sizeof quad);
-    return _mm256_set1_epi32(quad);
-}
+/* What lies before stays before. Without it the compiler unpacks a whole block ahead of its use,
+ * and spends more time spilling registers than multiplying. */
+#define ORDER __asm__ volatile("" ::: "memory")
 
-/* dot[r] += quads [from, to) of eight columns times n_r rows' bytes at a[r]. */
+/* Keeps a sum a chain: as a tree it needs more registers than there are. */
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+
+/* dot[r] += quads [from, to) of the panel's two halves times n_r rows' bytes at a[r]. */
 INLINE void dot_quads(enum tr_wtype type, int n_r, const uint8_t *block, const int8_t *const *a,
-                      int from, int to, __m256i dot[ROWS])
+                      int from, int to, __m256i dot[ROWS][2])
 {
     const __m256i ones = _mm256_set1_epi16(1);
     const int many = addable(type);
-    __m256i s[ROWS];
+    __m256i s[ROWS][2];
     UNROLL
     for (int i = from; i < to; i++) {
-        __m256i w = unpack(type, block, i);
-        __m256i magnitude = type == TR_W_Q8_0 ? _mm256_abs_epi8(w) : w;
+        ORDER;
+        __m256i w[2] = {unpack(type, block, i), unpack(type, block + HALF_LINE, i)};
         UNROLL
         for (int r = 0; r < n_r; r++) {
-            __m256i quad = broadcast_quad(a[r], i);
-            if (type == TR_W_Q8_0)
-                quad = _mm256_sign_epi8(quad, w);
-            __m256i product = _mm256_maddubs_epi16(magnitude, quad);
-            s[r] = (i - from) % many == 0 ? product : _mm256_add_epi16(s[r], product);
-            if ((i - from) % many == many - 1)
-                dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(s[r], ones));
+            int32_t bytes;
+            memcpy(&bytes, a[r] + 4 * i, sizeof bytes);
+            __m256i quad = _mm256_set1_epi32(bytes);
+            UNROLL
+            for (int c = 0; c < 2; c++) {
+                __m256i product =
+                    type == TR_W_Q8_0
+                        ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[c]), _mm256_sign_epi8(quad, w[c]))
+                        : _mm256_maddubs_epi16(w[c], quad);
+                s[r][c] = (i - from) % many == 0 ? product : _mm256_add_epi16(s[r][c], product);
+                IN_REGISTER(s[r][c]);
+                if ((i - from) % many == many - 1) {
+                    dot[r][c] = _mm256_add_epi32(dot[r][c], _mm256_madd_epi16(s[r][c], ones));
+                    IN_REGISTER(dot[r][c]);
+                }
+            }
         }
     }
 }
 
-/* acc[r] moved on by one block of eight columns. */
-INLINE void step(enum tr_wtype type, int n_r, const uint8_t *block, const struct scales *s,
-                 const struct tr_rows *x, size_t at, size_t stride, __m256 acc[ROWS])
+/* acc[r] moved on by block b of a group, the block at `at` of the rows. */
+INLINE void step(enum tr_wtype type, int n_r, const uint8_t *block, const uint8_t *scales, int b,
+                 const struct tr_rows *x, size_t at, size_t stride, __m256 acc[ROWS][2])
 {
     const int parts = type == TR_W_Q6_K ? 2 : 1;
     const int8_t *a[ROWS];
@@ -158,20 +167,25 @@ INLINE void step(enum tr_wtype type, int n_r, const uint8_t *block, const struct
         a[r] = x->q8 + (r * stride + at) * TR_BLOCK;
     UNROLL
     for (int h = 0; h < parts; h++) {
-        __m256i dot[ROWS];
+        __m256i dot[ROWS][2];
         UNROLL
         for (int r = 0; r < n_r; r++)
-            dot[r] = start(type, x->q8_sum[r * stride + at], h);
+            dot[r][0] = dot[r][1] = start(type, x->q8_sum[r * stride + at], h);
         dot_quads(type, n_r, block, a, h * QUADS / parts, (h + 1) * QUADS / parts, dot);
+        ORDER;
         UNROLL
-        for (int r = 0; r < n_r; r++) {
-            __m256 scale = _mm256_set1_ps(x->q8_scale[r * stride + at]);
-            acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r]), _mm256_mul_ps(s->half[h], scale),
-                                     acc[r]);
-            if (type == TR_W_Q4_K || type == TR_W_Q5_K)
-                acc[r] = _mm256_fnmadd_ps(
-                    _mm256_cvtepi32_ps(sums_times(x->q8_sum[r * stride + at], 1, 1)),
-                    _mm256_mul_ps(s->min, scale), acc[r]);
+        for (int c = 0; c < 2; c++) {
+            struct scales s = read_scales(type, scales, b, 8 * c);
+            UNROLL
+            for (int r = 0; r < n_r; r++) {
+                __m256 scale = _mm256_set1_ps(x->q8_scale[r * stride + at]);
+                acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][c]),
+                                            _mm256_mul_ps(s.half[h], scale), acc[r][c]);
+                if (type == TR_W_Q4_K || type == TR_W_Q5_K)
+                    acc[r][c] = _mm256_fnmadd_ps(
+                        _mm256_cvtepi32_ps(sums_times(x->q8_sum[r * stride + at], 1, 1)),
+                        _mm256_mul_ps(s.min, scale), acc[r][c]);
+            }
         }
     }
 }
@@ -182,30 +196,27 @@ INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     size_t stride = (size_t)tr_rows_stride(x->k) / TR_BLOCK;
-    __m256 acc[2][ROWS];
+    __m256 acc[ROWS][2];
     UNROLL
     for (int r = 0; r < n_r; r++)
-        acc[0][r] = acc[1][r] = _mm256_setzero_ps();
+        acc[r][0] = acc[r][1] = _mm256_setzero_ps();
     for (int b0 = 0; b0 < k / TR_BLOCK; b0 += shape.blocks, panel += tr__group_bytes(type)) {
         int blocks = TR_MIN(shape.blocks, k / TR_BLOCK - b0);
+        const uint8_t *scales = panel + tr__scales_at(type);
         for (int b = 0; b < blocks; b++) {
             const uint8_t *block = panel + (size_t)(b * shape.block_lines) * TR_LINE;
             if (n_r > 1) {
                 prefetch_lines(block, shape.block_lines);
                 if (b == shape.blocks - 1)
-                    prefetch_lines(panel + tr__scales_at(type), shape.scale_lines);
+                    prefetch_lines(scales, shape.scale_lines);
             }
-            UNROLL
-            for (int c = 0; c < 2; c++) {
-                struct scales s = read_scales(type, panel + tr__scales_at(type), b, 8 * c);
-                step(type, n_r, block + c * HALF_LINE, &s, x, (size_t)(b0 + b), stride, acc[c]);
-            }
+            step(type, n_r, block, scales, b, x, (size_t)(b0 + b), stride, acc);
         }
     }
     UNROLL
     for (int r = 0; r < n_r; r++) {
-        _mm256_storeu_ps(y + r * ldy, acc[0][r]);
-        _mm256_storeu_ps(y + r * ldy + 8, acc[1][r]);
+        _mm256_storeu_ps(y + r * ldy, acc[r][0]);
+        _mm256_storeu_ps(y + r * ldy + 8, acc[r][1]);
     }
 }
 

@@ -18,9 +18,11 @@
 /* Unrolls the loop that follows when its count is a constant: arrays of v16 must end up in
  * registers. */
 #ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL    _Pragma("clang loop unroll(full)")
+#define KEEP_LOOP _Pragma("clang loop unroll(disable)")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL    _Pragma("GCC unroll 16")
+#define KEEP_LOOP _Pragma("GCC unroll 1")
 #endif
 
 /* Fetches the n lines that lie 4 KB ahead: panels follow one another. Called in the order of

@@ -193,16 +193,14 @@ static int open_group(struct rewriter *r)
         return fail(r, "such nesting");
     r->groups[r->depth++] = r->out->len;
     copy(r);
+    if (r->p < r->end && *r->p == '*')
+        return fail(r, "(*");
     if (r->p == r->end || *r->p != '?')
         return TR_OK;
     copy(r);
-    while (r->p < r->end && (strchr("imx-", *r->p) && *r->p)) {
+    for (; r->p < r->end && (*r->p == 'i' || *r->p == 'm' || *r->p == '-'); r->p++)
         tr_buf_addc(r->out, *r->p == 'm' ? 's' : *r->p);
-        if (*r->p == 'x')
-            return fail(r, "(?x)");
-        r->p++;
-    }
-    return TR_OK;
+    return r->p < r->end && *r->p == 'x' ? fail(r, "(?x)") : TR_OK;
 }
 
 /* {n}, {n,}, {,m} or {n,m} at p: its length, 0 if it is none (then the brace is a character). */

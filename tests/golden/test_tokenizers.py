@@ -152,3 +152,27 @@ def test_regex(tmp_path, regex, behavior):
     t.pre_tokenizer = pre.Sequence([pre.Split(Regex(regex), behavior), pre.ByteLevel(add_prefix_space=True, use_regex=False)])
     t.decoder = decoders.ByteLevel()
     check(tmp_path, t, SPECIAL, texts(random.Random(regex), ["ab"]))
+
+
+def ours(folder, text, flags, size=285):
+    p = subprocess.run([TOKENIZE, folder, str(size), str(flags)], input=json.dumps(text).encode(), capture_output=True, timeout=60)
+    assert p.returncode == 0, p.stderr
+    return json.loads(p.stdout)["ids"]
+
+
+def test_ignore_merges_and_forms_of_merges(tmp_path):
+    t = json.loads((ROOT / "tests/golden/plain/tokenizer.json").read_text())
+    t["model"]["merges"] = [" ".join(m) for m in t["model"]["merges"]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(t))
+    assert ours(tmp_path, "abc", 0) == [102, 274]
+    t["model"]["ignore_merges"] = True
+    (tmp_path / "tokenizer.json").write_text(json.dumps(t))
+    assert ours(tmp_path, "abc", 0) == [275]
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_begin_of_text_once(tmp_path, add):
+    (tmp_path / "tokenizer.json").write_text((ROOT / "tests/golden/plain/tokenizer.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<|begin_of_text|>", "add_bos_token": add}))
+    assert ours(tmp_path, "hello", SPECIAL | BOS) == ([0, 268] if add else [268])
+    assert ours(tmp_path, "<|begin_of_text|>hello", SPECIAL | BOS) == [0, 268]

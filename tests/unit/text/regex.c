@@ -49,7 +49,7 @@ static void test_refused(void **state)
 {
     static const char *const cases[] = {
         "[a[b]]", "[a&&b]", "[[:alpha:]]", "[]a]", "[\\W]",   "[\\H]", "\\y",   "\\u12",
-        "\\x80",  "\\p{L",  "a)",          "\\",   "(?x: a)", "\xFF",  "[\\B]",
+        "\\x80",  "\\p{L",  "a)",          "\\",   "(?x: a)", "\xFF",  "[\\B]", "(*ACCEPT)",
     };
     struct tr_buf out = {0};
 

@@ -90,8 +90,8 @@ static int by_offset(const void *a, const void *b)
 static int check_extent(struct tr_source *s, size_t first, uint64_t data, const struct tr_file *f,
                         struct tr_err *err)
 {
-    struct tr_tensor *t = s->tensors + first;
     size_t n = s->n_tensors - first;
+    struct tr_tensor *t = n ? s->tensors + first : NULL;
     uint64_t end = data, last = data;
     for (size_t i = 0; i < n; i++) {
         uint64_t stop;

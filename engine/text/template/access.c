@@ -162,7 +162,7 @@ struct tpl_value tr_tpl_item(struct tpl_vm *vm, struct tpl_value of, struct tpl_
             return v;
         return tpl_undefined(TPL_NO_MEMBER, key.u.str);
     }
-    return tpl_undefined(TPL_NO_MEMBER, tr_tpl_to_str(vm, key).u.str);
+    return tpl_undefined(TPL_NO_MEMBER, tpl_is_number(key) ? tr_tpl_to_str(vm, key).u.str : NULL);
 }
 
 /* start, stop, step as slice.indices gives them; returns the number of elements. */

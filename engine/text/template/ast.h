@@ -78,7 +78,7 @@ struct tpl_routine {
     struct tpl_node *params; /* list of TPL_N_PARAM */
     struct tpl_node *body;
     struct tpl_scope *scope;
-    struct tpl_str *name;
+    struct tpl_str *name; /* of a macro, NULL for the others */
     uint32_t n_params, n_slots;
     int32_t caller, varargs, kwargs; /* slots, -1 = the body does not use it */
     bool explicit_caller;            /* `caller` is among the params */

@@ -25,7 +25,7 @@ struct tpl_value tr_tpl_call(struct tpl_vm *vm, struct tpl_value callee,
                              const struct tpl_args *args);
 struct tpl_value tr_tpl_macro_call(struct tpl_vm *vm, struct tpl_value macro,
                                    const struct tpl_args *args);
-struct tpl_str *tr_tpl_macro_name(struct tpl_value macro);
+struct tpl_str *tr_tpl_macro_name(struct tpl_value macro); /* NULL: a call block's body */
 
 /* -1 if there is none of that name. */
 int tr_tpl_filter_find(const struct tpl_str *name);

@@ -210,11 +210,13 @@ static struct tpl_value take_named(const struct tpl_args *args, bool *taken, con
     return (struct tpl_value){.type = TPL_ABSENT};
 }
 
+static const struct tpl_str anonymous = {.s = "anonymous", .n = 9, .chars = 9};
+
 /* What varargs and kwargs are, or an error if there is something for them and nobody takes it. */
 static void take_rest(struct tpl_vm *vm, const struct tpl_routine *routine,
                       struct tpl_activation *act, const struct tpl_args *args, const bool *taken)
 {
-    const struct tpl_str *name = routine->name;
+    const struct tpl_str *name = routine->name ? routine->name : &anonymous;
     struct tpl_pair *pairs = tr_tpl_alloc_n(vm, args->n_named, sizeof *pairs);
     size_t n = 0;
     for (uint32_t i = 0; i < args->n_named; i++)

@@ -13,7 +13,7 @@ enum { MAX_WIDTH = 1 << 20, MAX_PRECISION = 300 };
 /* How one value is to be laid out. */
 struct spec {
     char align; /* < > ^ = or 0 for the type's own */
-    char sign;  /* + - or blank */
+    char sign;  /* + - or blank, 0 = not given: as - */
     bool alternate, zero;
     char grouping; /* , or _ or 0 */
     char type;     /* conversion letter, 0 if none */
@@ -24,7 +24,7 @@ struct spec {
 };
 
 static const struct spec plain_spec = {
-    .sign = '-', .precision = -1, .fill = {' '}, .fill_bytes = 1};
+    .precision = -1, .fill = {' '}, .fill_bytes = 1};
 
 /* Puts the text, which is the part of the text in the making above the mark, in its field. prefix
  * bytes (sign, 0x) stay in front of zeros. */
@@ -73,7 +73,7 @@ static void put_grouped(struct tpl_vm *vm, const char *digits, size_t n, char gr
 
 static size_t put_sign(struct tpl_vm *vm, bool negative, const struct spec *spec)
 {
-    if (!negative && spec->sign == '-')
+    if (!negative && (!spec->sign || spec->sign == '-'))
         return 0;
     char c = negative ? '-' : spec->sign;
     tr_tpl_put(vm, &c, 1, TPL_TEMPLATE);
@@ -279,7 +279,8 @@ static void convert(struct percent *p, size_t *at)
     }
     if (*at < s->n && s->s[*at] == '.') {
         ++*at;
-        spec.precision = TR_MAX(measure(p, at, MAX_PRECISION), 0);
+        spec.precision = measure(p, at, MAX_PRECISION);
+        spec.precision = TR_MAX(spec.precision, 0);
     }
     while (*at < s->n && s->s[*at] && strchr("hlL", s->s[*at]))
         ++*at;
@@ -325,7 +326,8 @@ struct tpl_value tr_tpl_percent(struct tpl_vm *vm, const struct tpl_str *s, stru
         if (sign)
             convert(&p, &at);
     }
-    bool mapping = values.type == TPL_DICT || values.type == TPL_LIST || values.type == TPL_RANGE;
+    bool mapping = values.type == TPL_DICT || values.type == TPL_LIST ||
+                   values.type == TPL_RANGE || values.type == TPL_UNDEFINED;
     if (p.list ? p.used < p.list->n && !p.keyed : p.used == 0 && !p.keyed && !mapping)
         tr_tpl_fail(vm, "not all arguments converted during string formatting");
     return tr_tpl_cut(vm, mark);
@@ -417,6 +419,7 @@ static struct spec parse_spec(struct tpl_vm *vm, const struct tpl_str *s)
         if (!spec.align) {
             spec.align = '=';
             spec.fill[0] = '0';
+            spec.zero = true;
         }
     }
     bool fits = number(s, &at, MAX_WIDTH, &spec.width);
@@ -440,13 +443,14 @@ static void put_field(struct tpl_vm *vm, struct tpl_value v, const struct tpl_st
         return;
     }
     struct spec spec = parse_spec(vm, spec_text);
-    if (v.type == TPL_STR && (!spec.type || spec.type == 's') && spec.align != '=') {
+    bool for_text = (!spec.type || spec.type == 's') && !spec.sign && !spec.grouping &&
+                    !spec.alternate && (spec.align != '=' || spec.zero);
+    if (v.type == TPL_STR && for_text) {
+        if (spec.align == '=')
+            spec.align = '<';
         put_text(vm, v, &spec);
     } else if (tpl_is_integer(v) && (!spec.type || strchr("dxXobn", spec.type))) {
-        if (v.type == TPL_BOOL && !spec.type)
-            put_text(vm, tr_tpl_to_str(vm, v), &spec);
-        else
-            put_int(vm, tpl_integer(v), &spec);
+        put_int(vm, tpl_integer(v), &spec);
     } else if (tpl_is_number(v) && (!spec.type || strchr("eEfFgG%", spec.type))) {
         put_float(vm, tpl_number(v), &spec);
     } else {

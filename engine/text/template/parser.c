@@ -201,7 +201,6 @@ static struct tpl_node *parse_call_block(struct tpl_parser *p)
     if (node->a->kind != TPL_N_CALL)
         tr_tpl_syntax(p, at, "expected a call");
     parse_routine(p, node, params, "endcall");
-    node->routine->name = tr_tpl_literal(p->vm, "caller").u.str;
     return node;
 }
 
@@ -209,7 +208,6 @@ static struct tpl_node *parse_generation(struct tpl_parser *p)
 {
     struct tpl_node *node = tr_tpl_node(p, TPL_N_GENERATION, p->tok++);
     parse_routine(p, node, NULL, "endgeneration");
-    node->routine->name = tr_tpl_literal(p->vm, "generation").u.str;
     return node;
 }
 
@@ -314,6 +312,5 @@ void tr_tpl_parse(struct tpl_parser *p)
 {
     struct tpl_routine *root = tr_tpl_alloc(p->vm, sizeof *root);
     root->body = body(p, NULL);
-    root->name = tr_tpl_literal(p->vm, "template").u.str;
     p->t->root = root;
 }

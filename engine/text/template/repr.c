@@ -206,8 +206,9 @@ static void repr(struct writer *w, struct tpl_value v)
         break;
     case TPL_MACRO:
         put(w, "<Macro ");
-        put_quoted(w, tr_tpl_macro_name(v));
-        put(w, ">");
+        if (tr_tpl_macro_name(v))
+            put_quoted(w, tr_tpl_macro_name(v));
+        put(w, tr_tpl_macro_name(v) ? ">" : "anonymous>");
         break;
     default:
         /* Python would print an address. */

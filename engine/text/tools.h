@@ -1,0 +1,67 @@
+/*
+ * Finds tool calls in an answer while it grows: <tool_call> blocks with a JSON object (Hermes), or
+ * with <function=...> and <parameter=...> lines (Qwen3-Coder).
+ *
+ * A call is reported when it is complete, so that none that the answer was cut in, or that turns out
+ * malformed, ever is; malformed ones are content. The parser sees text, not tokens, and gives the same
+ * events however the text is cut (content may come in other pieces).
+ */
+#ifndef TR_ENGINE_TEXT_TOOLS_H
+#define TR_ENGINE_TEXT_TOOLS_H
+
+#include <stdbool.h>
+
+#include "config/base.h"
+#include "config/buf.h"
+#include "config/err.h"
+#include "config/json.h"
+
+enum tr_tool_format { TR_TOOL_NONE, TR_TOOL_HERMES, TR_TOOL_XML };
+
+/* The format that a chat template teaches the model. */
+enum tr_tool_format tr_tool_format_of(const char *template_source, size_t n);
+
+enum tr_tool_event_kind {
+    TR_TOOL_CONTENT,   /* text: the next part of the answer's content */
+    TR_TOOL_CALL,      /* index: a call begins; text: its name */
+    TR_TOOL_ARGUMENTS, /* text: the next part of the call's arguments, a JSON object as text */
+    TR_TOOL_CALL_END
+};
+
+struct tr_tool_event {
+    enum tr_tool_event_kind kind;
+    int index;        /* of the call, from 0 */
+    const char *text; /* n bytes, valid during the call */
+    size_t n;
+};
+
+/* Returns 0, or a TR_E code that ends the parsing and comes out of it. */
+typedef int (*tr_tool_fn)(void *arg, const struct tr_tool_event *event);
+
+struct tr_tool_parser {
+    enum tr_tool_format format;
+    const struct tr_json
+        *tools;    /* the request's tool list, for the types of parameters; may be NULL */
+    bool parallel; /* false: calls after the first are dropped */
+    tr_tool_fn fn;
+    void *arg;
+
+    /* Private. A zeroed rest is the start. */
+    struct tr_buf held; /* owned: white space, then perhaps a call or its beginning */
+    bool in_call;
+    size_t tag;  /* in a call: where its tag is in held */
+    size_t scan; /* in a call: text up to here has been looked at */
+    int depth;   /* Hermes: open brackets before scan */
+    bool in_string, escaped;
+    size_t json, json_end; /* Hermes: the object in held; json_end 0 = not complete */
+    int n_calls;
+};
+
+void tr_tool_parser_done(struct tr_tool_parser *p);
+/* Takes the next bytes of the content. */
+TR_NODISCARD int tr_tool_parser_add(struct tr_tool_parser *p, const char *text, size_t n);
+/* The answer has ended. stopped: the model ended it; else it was cut, and an incomplete call is
+ * dropped without a trace. */
+TR_NODISCARD int tr_tool_parser_end(struct tr_tool_parser *p, bool stopped);
+
+#endif

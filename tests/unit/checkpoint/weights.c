@@ -1,0 +1,201 @@
+/*
+ * Loaded weights as the forward pass meets them: layout, packing, lifetime. What the values are is
+ * checked against other people's readers in tests/checkpoint.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/checkpoint/bind.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/weights.h"
+
+static struct tr_weights *open_with(const char *path, enum tr_weights_choice choice, bool use_mmap,
+                                    int threads)
+{
+    struct tr_weights_options o = {.path = path, .choice = choice, .use_mmap = use_mmap};
+    struct tr_weights *w = NULL;
+    struct tr_err err;
+    assert_int_equal(tr_pool_open(&o.pool, threads, &err), 0);
+    if (tr_weights_open(&w, &o, &err))
+        fail_msg("%s", err.msg);
+    tr_pool_close(o.pool);
+    return w;
+}
+
+static const char *bytes_of(const struct tr_matrix *m)
+{
+    return m->data;
+}
+
+static size_t rounded(const struct tr_matrix *m)
+{
+    return TR_ROUND_UP(tr_packed_bytes(m->type, m->n, m->k), (size_t)64);
+}
+
+static void an_expert_is_one_run_of_memory(void **state)
+{
+    static const char *const paths[] = {"tests/golden/plain-bf16", "tests/golden/gguf/q4_k_m.gguf",
+                                        "tests/golden/gguf/q8_0.gguf"};
+    (void)state;
+    for (size_t p = 0; p < TR_ARRAY_LEN(paths); p++) {
+        struct tr_weights *w = open_with(paths[p], TR_WEIGHTS_AUTO, true, 2);
+        const struct tr_model_config *c = &w->config;
+        for (int i = c->n_dense; i < c->n_layers; i++) {
+            const struct tr_mlp *x = w->layers[i].experts;
+            const char *at = bytes_of(&x[0].gate);
+            for (int e = 0; e < c->n_experts; e++) {
+                const struct tr_matrix *m[] = {&x[e].gate, &x[e].up, &x[e].down};
+                for (int j = 0; j < 3; j++) {
+                    assert_ptr_equal(bytes_of(m[j]), at);
+                    assert_int_equal((uintptr_t)at % 64, 0);
+                    at += rounded(m[j]);
+                }
+            }
+        }
+        tr_weights_close(w);
+    }
+}
+
+/* The tensor's rows from the file, packed in one call on one thread. */
+static void check_packed(const struct tr_source *s, const char *name, uint64_t row0,
+                         const struct tr_matrix *m)
+{
+    struct tr_err err;
+    const struct tr_tensor *t = tr_source_find(s, name);
+    assert_non_null(t);
+    assert_int_equal(t->type, m->type);
+    size_t row = tr_file_row_bytes(m->type, m->k), bytes = tr_packed_bytes(m->type, m->n, m->k);
+    char *src = malloc(row * (size_t)m->n), *want = calloc(1, bytes);
+    assert_true(src && want);
+    assert_int_equal(
+        tr_file_read(&s->files[t->file], t->offset + row0 * row, src, row * (size_t)m->n, &err), 0);
+    tr_pack_rows(m->type, src, 0, m->n, m->n, m->k, want);
+    assert_memory_equal(m->data, want, bytes);
+    free(want);
+    free(src);
+}
+
+static void matrices_are_packed_whole(void **state)
+{
+    static const char *const types[] = {"bf16", "q8_0", "q4_0", "q4_k_m", "q5_k_m", "q6_k"};
+    (void)state;
+    for (size_t i = 0; i < TR_ARRAY_LEN(types); i++) {
+        char path[64];
+        struct tr_source s;
+        struct tr_gguf *g;
+        struct tr_err err;
+        snprintf(path, sizeof path, "tests/golden/gguf/%s.gguf", types[i]);
+        assert_int_equal(tr_source_init(&s, &err), 0);
+        assert_int_equal(tr_gguf_open(&g, &s, path, &err), 0);
+        struct tr_weights *w = open_with(path, TR_WEIGHTS_AUTO, true, 3);
+        const struct tr_layer *l = &w->layers[1];
+        check_packed(&s, "output.weight", 0, &w->head);
+        check_packed(&s, "blk.1.attn_v.weight", 0, &l->v);
+        check_packed(&s, "blk.0.ffn_down.weight", 0, &w->layers[0].mlp.down);
+        for (int e = 0; e < w->config.n_experts; e++) {
+            const struct tr_mlp *x = &l->experts[e];
+            check_packed(&s, "blk.1.ffn_gate_exps.weight", (uint64_t)(e * x->gate.n), &x->gate);
+            check_packed(&s, "blk.1.ffn_down_exps.weight", (uint64_t)(e * x->down.n), &x->down);
+        }
+        tr_weights_close(w);
+        tr_gguf_close(g);
+        tr_source_done(&s);
+    }
+}
+
+static uint64_t sum_of_f32(const struct tr_weights *w)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < w->config.n_layers; i++) {
+        const struct tr_matrix *q = &w->layers[i].q;
+        const uint32_t *bits = q->data;
+        for (size_t k = 0; k < (size_t)q->n * (size_t)q->k; k++)
+            sum = sum * 31 + bits[k];
+    }
+    for (size_t k = 0; k < (size_t)w->head.n * (size_t)w->head.k; k++)
+        sum = sum * 31 + ((const uint32_t *)w->head.data)[k];
+    float row[1024];
+    for (int id = 0; id < w->config.vocab_size; id++) {
+        tr_weights_embed(w, id, row);
+        for (int k = 0; k < w->config.hidden_size; k++)
+            sum = sum * 31 + (uint64_t)(int64_t)(row[k] * 1e6F);
+    }
+    return sum;
+}
+
+/* B54: without mmap nothing depends on the files any more. */
+static void unmapped_weights_outlive_their_file(void **state)
+{
+    char command[256], folder[] = "/tmp/weights-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "cp tests/golden/plain/* %s", folder);
+    assert_int_equal(system(command), 0);
+    struct tr_weights *w = open_with(folder, TR_WEIGHTS_AUTO, false, 2);
+    uint64_t before = sum_of_f32(w);
+    snprintf(command, sizeof command, "%s/model.safetensors", folder);
+    assert_int_equal(truncate(command, 0), 0);
+    assert_true(sum_of_f32(w) == before);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_true(sum_of_f32(w) == before);
+    tr_weights_close(w);
+}
+
+static void mapped_and_read_weights_are_the_same(void **state)
+{
+    (void)state;
+    struct tr_weights *a = open_with("tests/golden/irregular", TR_WEIGHTS_AUTO, true, 1);
+    struct tr_weights *b = open_with("tests/golden/irregular", TR_WEIGHTS_AUTO, false, 2);
+    assert_true(sum_of_f32(a) == sum_of_f32(b));
+    assert_memory_equal(a->fingerprint, b->fingerprint, sizeof a->fingerprint);
+    tr_weights_close(a);
+    tr_weights_close(b);
+}
+
+static void a_router_is_kept_in_bf16_only_without_loss(void **state)
+{
+    (void)state;
+    struct tr_weights *exact = open_with("tests/golden/plain-bf16", TR_WEIGHTS_AUTO, true, 1);
+    struct tr_weights *full = open_with("tests/golden/plain", TR_WEIGHTS_AUTO, true, 1);
+    for (int i = exact->config.n_dense; i < exact->config.n_layers; i++) {
+        assert_true(exact->layers[i].router_bf16 && !exact->layers[i].router_f32);
+        assert_true(full->layers[i].router_f32 && !full->layers[i].router_bf16);
+    }
+    tr_weights_close(exact);
+    tr_weights_close(full);
+}
+
+static void a_failure_leaves_the_result_alone(void **state)
+{
+    struct tr_weights *w = (struct tr_weights *)state;
+    struct tr_weights_options o = {.path = "tests/golden", .use_mmap = true};
+    struct tr_err err = {0};
+    assert_int_equal(tr_pool_open(&o.pool, 1, &err), 0);
+    assert_int_equal(tr_weights_open(&w, &o, &err), TR_EIO);
+    assert_non_null(strstr(err.msg, "config.json"));
+    assert_ptr_equal(w, state);
+    tr_pool_close(o.pool);
+    assert_null(tr_weights_close(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_expert_is_one_run_of_memory),
+        cmocka_unit_test(matrices_are_packed_whole),
+        cmocka_unit_test(unmapped_weights_outlive_their_file),
+        cmocka_unit_test(mapped_and_read_weights_are_the_same),
+        cmocka_unit_test(a_router_is_kept_in_bf16_only_without_loss),
+        cmocka_unit_test(a_failure_leaves_the_result_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

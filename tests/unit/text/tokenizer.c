@@ -136,6 +136,33 @@ static void test_special_tokens(void **state)
     tr_tokenizer_free(t);
 }
 
+/* The template's tokens are tokens; what came with the request spells them, also across the border. */
+static void test_plain_ranges(void **state)
+{
+    static const char text[] = "<|im_start|>x<|im_end|>y<|im_end|>a<|im_end|>";
+    static const struct tr_range plain[] = {{12, 24}, {36, 44}};
+    struct tr_tokenizer *t = load(SMALL, SMALL_SIZE);
+    struct tr_ids ids = {0}, spelled = {0};
+
+    (void)state;
+    assert_int_equal(tr_tokenizer_encode(t, text + 12, 12, 0, 0, &spelled), TR_OK);
+    assert_int_equal(tr_tokenizer_encode_spans(t, text, 34, plain, 1, TR_ENCODE_SPECIAL, 0, &ids),
+                     TR_OK);
+    assert_int_equal(ids.n, spelled.n + 2);
+    assert_int_equal(ids.ids[0], 2);
+    assert_memory_equal(ids.ids + 1, spelled.ids, spelled.n * sizeof(*ids.ids));
+    assert_int_equal(ids.ids[ids.n - 1], 3);
+
+    ids.n = spelled.n = 0;
+    assert_int_equal(tr_tokenizer_encode(t, text + 34, 11, 0, 0, &spelled), TR_OK);
+    assert_int_equal(tr_tokenizer_encode_spans(t, text, 45, plain, 2, TR_ENCODE_SPECIAL, 0, &ids),
+                     TR_OK);
+    assert_memory_equal(ids.ids + ids.n - spelled.n, spelled.ids, spelled.n * sizeof(*ids.ids));
+    free(ids.ids);
+    free(spelled.ids);
+    tr_tokenizer_free(t);
+}
+
 /* A piece of n log n work at most: a quadratic encoder does not come to the end of this. The numbers
  * of ids are Hugging Face's. */
 static void test_long_pieces(void **state)
@@ -297,11 +324,11 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_demo),    cmocka_unit_test(test_golden_small),
-        cmocka_unit_test(test_merges_by_rank), cmocka_unit_test(test_special_tokens),
-        cmocka_unit_test(test_long_pieces),    cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_not_utf8),       cmocka_unit_test(test_what_it_knows),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_golden_demo),    cmocka_unit_test(test_plain_ranges),
+        cmocka_unit_test(test_golden_small),   cmocka_unit_test(test_merges_by_rank),
+        cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_long_pieces),
+        cmocka_unit_test(test_limit),          cmocka_unit_test(test_not_utf8),
+        cmocka_unit_test(test_what_it_knows),  cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,16 +25,8 @@ static void free_job(struct srv_job *j)
     tr_buf_done(&j->prompt_logprobs);
 }
 
-static void free_call(struct srv_call *c)
+void srv_call_done(struct srv_call *c)
 {
-    struct srv *s = c->srv;
-    if (c->next)
-        c->next->prev = c->prev;
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        s->calls = c->next;
-    s->n_calls--;
     for (int i = 0; i < c->n_choices; i++)
         srv_choice_done(&c->choices[i]);
     for (int i = 0; i < c->n_jobs; i++)
@@ -46,7 +38,21 @@ static void free_call(struct srv_call *c)
         tr_buf_done(&c->stop_texts[i]);
     free(c->stop_texts);
     free(c->stop_ids);
+    srv_turn_rules_done(&c->rules);
     tr_buf_done(&c->scratch);
+}
+
+static void free_call(struct srv_call *c)
+{
+    struct srv *s = c->srv;
+    if (c->next)
+        c->next->prev = c->prev;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->calls = c->next;
+    s->n_calls--;
+    srv_call_done(c);
     srv_req_unref(c->req);
     free(c);
 }
@@ -69,7 +75,8 @@ static void fail(struct srv_call *c, int code, const char *why)
 
 void srv_call_abort(struct srv_call *c, int code, const char *why)
 {
-    fail(c, code, why);
+    if (!c->reading) /* else it is a worker's, and will find the daemon draining */
+        fail(c, code, why);
 }
 
 static void pause_jobs(struct srv_call *c, bool paused)
@@ -92,7 +99,8 @@ static void on_stop(struct srv_req *req)
     struct srv_call *c = req->owner;
     c->dead = true;
     c->srv->metrics.cancelled_calls++;
-    cancel_jobs(c);
+    if (!c->reading)
+        cancel_jobs(c);
 }
 
 static const struct srv_generator generator = {on_proceed, on_stop};
@@ -178,14 +186,12 @@ static int set_id(struct srv_call *c, struct tr_err *err)
     return 0;
 }
 
-/* Runs where the body's size says; sees the call, its request's body, and immutable things only. */
-static void read_request(struct srv_call *c)
+int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
 {
     struct json_t *doc = NULL;
-    int r =
-        tr_json_parse(&doc, c->req->body.data ? c->req->body.data : "", c->req->body.len, &c->err);
+    int r = tr_json_parse(&doc, bytes, n, &c->err);
     if (r < 0)
-        return;
+        return r;
     struct tr_json root = tr_json_root(doc, NULL);
     r = srv_fields_take(c->api->tables, c->api->n_tables, &root, c->limits.strict, &c->params,
                         &c->err);
@@ -200,6 +206,13 @@ static void read_request(struct srv_call *c)
     tr_json_free(doc);
     if (r < 0 && !c->err.code)
         tr_err_set(&c->err, r, NULL, "%s", tr_err_text(r));
+    return r;
+}
+
+static void read_body(struct srv_call *c)
+{
+    const struct tr_buf *body = &c->req->body;
+    (void)srv_call_read(c, body->data ? body->data : "", body->len); /* says it in c->err */
 }
 
 /* ---- to the engine and back ---- */
@@ -267,6 +280,8 @@ static void after_token(struct srv_choice *ch, struct srv_job *j)
     struct srv_call *c = ch->call;
     if (ch->stop == SRV_STOP_STRING)
         tr_engine_cancel(c->srv->engine, j->id, ch->sample);
+    if (c->rules.parse && !srv_turn_take(ch, c->begun ? c->api->part : NULL))
+        c->req->out.oom = true;
     if (!c->begun)
         return;
     c->api->chunk(ch);
@@ -407,13 +422,16 @@ static void after_reading(struct srv_call *c)
 
 static void on_work(uv_work_t *work)
 {
-    read_request(work->data);
+    read_body(work->data);
 }
 
 static void on_worked(uv_work_t *work, int status)
 {
     (void)status;
-    after_reading(work->data);
+    struct srv_call *c = work->data;
+    c->srv->n_working--;
+    c->reading = false;
+    after_reading(c);
 }
 
 static void fill_limits(struct srv_call *c)
@@ -422,6 +440,7 @@ static void fill_limits(struct srv_call *c)
     const char *key = s->options->api_key.n ? srv_route_key(c->req) : NULL;
     c->limits = (struct srv_limits){
         .tokenizer = s->tokenizer,
+        .chat = s->chat,
         .model = s->model,
         .context_length = s->info->context_length,
         .max_choices = s->options->max_choices,
@@ -459,9 +478,12 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     fill_limits(c);
     srv_later(req, &generator, c);
     c->work.data = c;
-    if (req->body.len <= INLINE_BYTES ||
-        uv_queue_work(&s->loop, &c->work, on_work, on_worked) < 0) {
-        read_request(c);
-        after_reading(c);
+    if (req->body.len > INLINE_BYTES &&
+        uv_queue_work(&s->loop, &c->work, on_work, on_worked) == 0) {
+        s->n_working++;
+        c->reading = true;
+        return;
     }
+    read_body(c);
+    after_reading(c);
 }

@@ -14,6 +14,7 @@
 #include "server/http.h"
 #include "server/outbox.h"
 #include "server/params.h"
+#include "server/turn.h"
 
 struct srv_call;
 struct srv_choice;
@@ -57,6 +58,7 @@ struct srv_choice {
     struct tr_buf text; /* not written yet: since the last chunk of a stream, or all of it */
     struct srv_logprobs logprobs; /* likewise */
     struct tr_ids ids;            /* likewise, if asked for */
+    struct srv_turn turn;         /* of the APIs that have turns: takes over what comes into text */
     int n_tokens;
     enum srv_stop_kind stop; /* SRV_STOP_NONE = running */
     int stop_value;          /* the id, or the index of the string */
@@ -74,6 +76,8 @@ struct srv_api {
     /* Appends the log probability of a token (offset: its place in the text). */
     void (*logprob)(struct srv_call *c, struct srv_logprobs *to, const struct tr_event *e,
                     size_t offset);
+    /* Stream, of the APIs that have turns: a step of one of its parts. */
+    srv_part_fn part;
     /* Stream: what a choice has gathered, as a frame in req->out. */
     void (*chunk)(struct srv_choice *ch);
     void (*end)(struct srv_call *c); /* Stream: what follows the last chunk. */
@@ -89,6 +93,7 @@ struct srv_call {
     struct srv_call *prev, *next;
     struct srv_limits limits;
     struct srv_params params;
+    struct srv_turn_rules rules; /* before the first job is added */
     char id[SRV_ID_BYTES + 16];
     int64_t created; /* unix seconds */
 
@@ -105,6 +110,7 @@ struct srv_call {
 
     struct tr_err err; /* code != 0: the call has failed */
     bool begun;        /* the stream's head has been sent */
+    bool reading;      /* a worker has it: the loop thread touches nothing but `dead` */
     bool dead;         /* nobody listens any more */
     bool paused;
     int64_t first_ns, last_ns; /* of tokens, CLOCK_MONOTONIC; 0 = none yet */
@@ -113,6 +119,10 @@ struct srv_call {
 
 /* Handles a request by an API: replies later. */
 void srv_call_start(struct srv_req *req, const struct srv_api *api);
+/* Bytes of a request to parameters, jobs and choices, or c->err; needs api and limits only, on any thread. */
+int srv_call_read(struct srv_call *c, const char *bytes, size_t n);
+/* Frees what srv_call_read made. */
+void srv_call_done(struct srv_call *c);
 /* In api->read: room for n prompts; then one job each, in order. The ids are taken over, also on failure. */
 TR_NODISCARD int srv_call_prompts(struct srv_call *c, size_t n, struct tr_err *err);
 TR_NODISCARD int srv_call_add_job(struct srv_call *c, struct tr_ids *ids, struct tr_err *err);
@@ -134,7 +144,12 @@ const char *srv_choice_reason(const struct srv_choice *ch);
 void srv_choice_written(struct srv_choice *ch);
 void srv_logprobs_done(struct srv_logprobs *l);
 
-/* usage.c: appends {"prompt_tokens":...} and {"queue_ms":...}. */
+/* usage.c: tokens of all prompts and choices so far. */
+struct srv_usage {
+    long long prompt, cached, completion, reasoning; /* cached: of the prompt; reasoning: of the completion */
+};
+struct srv_usage srv_usage_of(const struct srv_call *c);
+/* Appends {"prompt_tokens":...} and {"queue_ms":...}. */
 void srv_usage_object(struct tr_buf *out, const struct srv_call *c);
 void srv_timings_object(struct tr_buf *out, const struct srv_call *c);
 

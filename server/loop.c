@@ -23,9 +23,10 @@
 #include "server/transport.h"
 
 #define STALE_NS      (60LL * 1000000000) /* an engine that has not turned for so long is stuck */
-#define AT_ONCE_MS    500 /* after a second signal: the time an orderly end may take */
-#define SPARE_FILES   64  /* descriptors beside connections */
-#define LOADING_RETRY 5   /* seconds, for Retry-After */
+#define AT_ONCE_MS    500  /* after a second signal: the time an orderly end may take */
+#define LAST_WORDS_MS 1000 /* when requests are cut: the time for saying so */
+#define SPARE_FILES   64   /* descriptors beside connections */
+#define LOADING_RETRY 5    /* seconds, for Retry-After */
 
 int64_t srv_clock_ns(void)
 {
@@ -68,7 +69,7 @@ static void end_now(struct srv *s);
 
 static bool is_busy(const struct srv *s)
 {
-    if (s->n_calls > 0)
+    if (s->n_calls > 0 || s->n_working > 0)
         return true;
     for (const struct srv_conn *c = s->conns; c; c = c->next)
         if (c->req && c->req->phase != SRV_BODY)
@@ -92,13 +93,23 @@ static void begin_drain(uv_timer_t *timer)
     uv_timer_start(&s->drain, on_drain_end, (uint64_t)s->options->drain_timeout, 0);
 }
 
-/* Requests that still run are cancelled and their clients told; then the loop ends by itself. */
-static void end_now(struct srv *s)
+static void abort_calls(struct srv *s)
 {
-    uv_timer_stop(&s->drain);
-    s->closing = true;
     for (struct srv_call *c = s->calls; c; c = c->next)
         srv_call_abort(c, TR_EDRAIN, "the daemon is shutting down");
+}
+
+static void on_patience_end(uv_timer_t *timer)
+{
+    ((struct srv *)timer->data)->over = true;
+}
+
+/* Requests that still run are cancelled and their clients told. A client that does not listen is not waited for. */
+static void end_now(struct srv *s)
+{
+    s->closing = true;
+    abort_calls(s);
+    uv_timer_start(&s->drain, on_patience_end, LAST_WORDS_MS, 0);
 }
 
 static void on_alarm(int signal)

@@ -13,6 +13,7 @@
 
 #include "config/options.h"
 #include "engine/engine.h"
+#include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 #include "server/listen.h"
 #include "server/metrics.h"
@@ -48,17 +49,18 @@ struct srv {
     uv_prepare_t pump;  /* runs libmicrohttpd once before every sleep */
     uv_timer_t mhd_timer;
     uv_signal_t sigterm, sigint, sighup;
-    uv_timer_t drain;             /* drain_delay, then drain_timeout */
-    uv_thread_t loader;           /* runs tr_engine_open */
-    uv_async_t loaded;            /* its end */
-    struct tr_err error;          /* why it cannot serve */
-    int result;                   /* of the load */
-    bool closing;                 /* connections go as soon as they can */
-    bool over;                    /* the loop has to end */
+    uv_timer_t drain;    /* drain_delay, then drain_timeout */
+    uv_thread_t loader;  /* runs tr_engine_open */
+    uv_async_t loaded;   /* its end */
+    struct tr_err error; /* why it cannot serve */
+    int result;          /* of the load */
+    bool closing;        /* connections go as soon as they can */
+    bool over;           /* the loop has to end */
 
     struct tr_engine *engine; /* NULL until loaded */
     const struct tr_engine_info *info;
     const struct tr_tokenizer *tokenizer;
+    struct tr_chat *chat; /* NULL: the checkpoint has no chat template */
     char *model;          /* the name served; owned */
     char fingerprint[64]; /* system_fingerprint */
     int64_t created;      /* unix seconds of the start */
@@ -68,6 +70,7 @@ struct srv {
     struct srv_conn *conns; /* all connections */
     struct srv_call *calls; /* all inference calls with open jobs */
     int n_conns, n_requests, n_calls;
+    int n_working;     /* requests on libuv's pool: the tokenizer must outlive them */
     size_t body_bytes; /* request bodies held at this moment */
     uint64_t next_id;  /* for ids of requests and answers */
     struct srv_metrics metrics;

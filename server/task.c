@@ -52,7 +52,9 @@ static void on_work(uv_work_t *work)
 static void on_worked(uv_work_t *work, int status)
 {
     (void)status;
-    finish(work->data);
+    struct task *t = work->data;
+    t->req->srv->n_working--;
+    finish(t);
 }
 
 void srv_task_run(struct srv_req *req, srv_task_fn fn)
@@ -66,9 +68,11 @@ void srv_task_run(struct srv_req *req, srv_task_fn fn)
     t->fn = fn;
     t->work.data = t;
     srv_later(req, &generator, t);
-    if (req->body.len <= INLINE_BYTES ||
-        uv_queue_work(&req->srv->loop, &t->work, on_work, on_worked) < 0) {
-        run(t);
-        finish(t);
+    if (req->body.len > INLINE_BYTES &&
+        uv_queue_work(&req->srv->loop, &t->work, on_work, on_worked) == 0) {
+        req->srv->n_working++;
+        return;
     }
+    run(t);
+    finish(t);
 }

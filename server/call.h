@@ -63,6 +63,7 @@ struct srv_choice {
     enum srv_stop_kind stop; /* SRV_STOP_NONE = running */
     int stop_value;          /* the id, or the index of the string */
     bool begun;              /* its first chunk is written */
+    bool spoke;              /* of chats: the last token has its chunk */
 };
 
 struct srv_api {
@@ -146,7 +147,8 @@ void srv_logprobs_done(struct srv_logprobs *l);
 
 /* usage.c: tokens of all prompts and choices so far. */
 struct srv_usage {
-    long long prompt, cached, completion, reasoning; /* cached: of the prompt; reasoning: of the completion */
+    long long prompt, cached, completion,
+        reasoning; /* cached: of the prompt; reasoning: of the completion */
 };
 struct srv_usage srv_usage_of(const struct srv_call *c);
 /* Appends {"prompt_tokens":...} and {"queue_ms":...}. */

@@ -9,6 +9,8 @@ int srv_choice_init(struct srv_choice *ch, struct srv_call *c, struct srv_job *j
     ch->job = job;
     ch->sample = sample;
     ch->index = (int)(job - c->jobs) * (int)c->params.n + sample;
+    if (c->rules.parse)
+        srv_turn_init(ch);
     return tr_stop_scan_init(&ch->scan, c->stops);
 }
 
@@ -21,6 +23,7 @@ void srv_logprobs_done(struct srv_logprobs *l)
 void srv_choice_done(struct srv_choice *ch)
 {
     tr_stop_scan_done(&ch->scan);
+    srv_turn_done(&ch->turn);
     tr_buf_done(&ch->text);
     srv_logprobs_done(&ch->logprobs);
     free(ch->ids.ids);
@@ -115,8 +118,9 @@ void srv_choice_token(struct srv_choice *ch, const struct tr_event *e)
     tr_buf_clear(piece);
     size_t offset = ch->detok.n_chars;
     if (!hidden)
-        offset = tr_detok_token(&ch->detok, c->limits.tokenizer, e->token, p->skip_special_tokens,
-                                piece);
+        offset =
+            tr_detok_token(&ch->detok, c->limits.tokenizer, e->token,
+                           p->skip_special_tokens && !srv_turn_is_tag(&c->rules, e->token), piece);
     if (p->logprobs >= 0)
         c->api->logprob(c, &ch->logprobs, e, ch->job->echo_chars + offset);
     if (p->return_token_ids)

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "server/logprobs.h"
+#include "server/openai.h"
 #include "server/server.h"
 
 #define DEFAULT_MAX_TOKENS 16
+#define OBJECT             "text_completion"
 
 #define AT(member) offsetof(struct srv_params, member)
 
@@ -173,35 +175,6 @@ static int read_request(struct srv_call *c, struct tr_err *err)
 
 /* ---- the answer ---- */
 
-static void add_head(struct tr_buf *out, const struct srv_call *c)
-{
-    tr_buf_adds(out, "{\"id\":");
-    tr_json_quote(out, c->id, strlen(c->id));
-    tr_buf_addf(
-        out, ",\"object\":\"text_completion\",\"created\":%lld,\"model\":", (long long)c->created);
-    tr_json_quote(out, c->limits.model, strlen(c->limits.model));
-    tr_buf_addf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", c->srv->fingerprint);
-}
-
-static void add_ids(struct tr_buf *out, const int32_t *ids, size_t n)
-{
-    tr_buf_addc(out, '[');
-    for (size_t i = 0; i < n; i++)
-        tr_buf_addf(out, "%s%d", i ? "," : "", (int)ids[i]);
-    tr_buf_addc(out, ']');
-}
-
-static void add_stop_reason(struct tr_buf *out, const struct srv_choice *ch)
-{
-    if (ch->stop == SRV_STOP_ID)
-        tr_buf_addf(out, "%d", ch->stop_value);
-    else if (ch->stop == SRV_STOP_STRING)
-        tr_buf_add(out, ch->call->stop_texts[ch->stop_value].data,
-                   ch->call->stop_texts[ch->stop_value].len);
-    else
-        tr_buf_adds(out, "null");
-}
-
 /* What the choice has gathered; its first part begins with the prompt if that is to be repeated. */
 static void add_choice(struct tr_buf *out, struct srv_choice *ch)
 {
@@ -224,13 +197,13 @@ static void add_choice(struct tr_buf *out, struct srv_choice *ch)
     const char *reason = srv_choice_reason(ch);
     tr_buf_addf(out, reason ? ",\"finish_reason\":\"%s\"" : ",\"finish_reason\":null", reason);
     tr_buf_adds(out, ",\"stop_reason\":");
-    add_stop_reason(out, ch);
+    srv_openai_stop_reason(out, ch);
     if (c->params.return_token_ids) {
         tr_buf_adds(out, ",\"token_ids\":");
-        add_ids(out, ch->ids.ids, ch->ids.n);
+        srv_openai_ids(out, ch->ids.ids, ch->ids.n);
         if (first) {
             tr_buf_adds(out, ",\"prompt_token_ids\":");
-            add_ids(out, j->prompt, (size_t)j->n_prompt);
+            srv_openai_ids(out, j->prompt, (size_t)j->n_prompt);
         }
     }
     if (first && c->params.prompt_logprobs >= 0) {
@@ -245,19 +218,14 @@ static void add_choice(struct tr_buf *out, struct srv_choice *ch)
 static void answer(struct srv_call *c)
 {
     struct tr_buf *out = &c->req->out;
-    add_head(out, c);
+    srv_openai_head(out, c, OBJECT);
     for (int i = 0; i < c->n_choices; i++) {
         if (i > 0)
             tr_buf_addc(out, ',');
         add_choice(out, &c->choices[i]);
     }
-    tr_buf_adds(out, "],\"usage\":");
-    srv_usage_object(out, c);
-    if (c->params.timings) {
-        tr_buf_adds(out, ",\"timings\":");
-        srv_timings_object(out, c);
-    }
-    tr_buf_addc(out, '}');
+    tr_buf_addc(out, ']');
+    srv_openai_tail(out, c);
 }
 
 static void chunk(struct srv_choice *ch)
@@ -265,44 +233,14 @@ static void chunk(struct srv_choice *ch)
     struct srv_call *c = ch->call;
     struct tr_buf *out = &c->req->out;
     tr_buf_adds(out, "data: ");
-    add_head(out, c);
+    srv_openai_head(out, c, OBJECT);
     add_choice(out, ch);
-    tr_buf_addc(out, ']');
-    if (c->params.continuous_usage) {
-        tr_buf_adds(out, ",\"usage\":");
-        srv_usage_object(out, c);
-    } else if (c->params.include_usage) {
-        tr_buf_adds(out, ",\"usage\":null");
-    }
-    tr_buf_adds(out, "}\n\n");
+    srv_openai_chunk_end(out, c);
 }
 
 static void end(struct srv_call *c)
 {
-    struct tr_buf *out = &c->req->out;
-    if (c->params.include_usage || c->params.timings) {
-        tr_buf_adds(out, "data: ");
-        add_head(out, c);
-        tr_buf_addc(out, ']');
-        if (c->params.include_usage) {
-            tr_buf_adds(out, ",\"usage\":");
-            srv_usage_object(out, c);
-        }
-        if (c->params.timings) {
-            tr_buf_adds(out, ",\"timings\":");
-            srv_timings_object(out, c);
-        }
-        tr_buf_adds(out, "}\n\n");
-    }
-    tr_buf_adds(out, "data: [DONE]\n\n");
-}
-
-static void fault(struct srv_call *c, const struct tr_err *err)
-{
-    struct tr_buf *out = &c->req->out;
-    tr_buf_adds(out, "data: ");
-    srv_error_object(out, srv_problem_of(err->code), err->param[0] ? err->param : NULL, err->msg);
-    tr_buf_adds(out, "\n\ndata: [DONE]\n\n");
+    srv_openai_end(c, OBJECT);
 }
 
 const struct srv_api srv_completions_api = {
@@ -315,7 +253,7 @@ const struct srv_api srv_completions_api = {
     .logprob = srv_legacy_logprob,
     .chunk = chunk,
     .end = end,
-    .fault = fault,
+    .fault = srv_openai_fault,
     .answer = answer,
 };
 

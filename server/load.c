@@ -1,5 +1,6 @@
 #include "server/load.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -7,7 +8,8 @@
 
 #include "server/log.h"
 
-#define SECOND_NS 1000000000LL
+#define SECOND_NS    1000000000LL
+#define MAX_TEMPLATE (256 * 1024) /* bytes */
 
 struct progress {
     int64_t begun_ns; /* CLOCK_MONOTONIC; 0 = not yet */
@@ -109,6 +111,49 @@ int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event
     if (progress.drawn) /* wipe the bar */
         fputs("\r\033[K", stderr);
     return r < 0 ? tr_err_set(err, r, cause.param, "%s: %s", o->model, cause.msg) : 0;
+}
+
+static int read_template(struct tr_buf *ret, const char *path, struct tr_err *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return tr_err_set(err, TR_EIO, "chat_template", "%s: %s", path, strerror(errno));
+    char *at = tr_buf_reserve(ret, MAX_TEMPLATE + 1);
+    if (at) {
+        ret->len = fread(at, 1, MAX_TEMPLATE + 1, f);
+        at[ret->len] = '\0';
+    }
+    bool failed = ferror(f);
+    fclose(f);
+    if (!at)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (failed)
+        return tr_err_set(err, TR_EIO, "chat_template", "%s: cannot be read", path);
+    if (ret->len > MAX_TEMPLATE)
+        return tr_err_set(err, TR_EFORMAT, "chat_template", "%s: more than %d bytes", path,
+                          MAX_TEMPLATE);
+    if (strlen(ret->data) != ret->len)
+        return tr_err_set(err, TR_EFORMAT, "chat_template", "%s: a NUL byte", path);
+    return 0;
+}
+
+int srv_chat_open(struct tr_chat **ret, const struct tr_options *o, const struct tr_engine *engine,
+                  struct tr_err *err)
+{
+    struct tr_buf source = {0};
+    struct tr_err cause = {0};
+    const char *path = o->chat_template;
+    int r = path ? read_template(&source, path, err) : 0;
+    if (r == 0) {
+        r = tr_chat_open(ret, tr_engine_tokenizer(engine), source.data, &cause);
+        if (r == TR_ENOTFOUND)
+            r = 0;
+        else if (r < 0)
+            tr_err_set(err, r, "chat_template", "%s: chat template: %s", path ? path : o->model,
+                       cause.msg);
+    }
+    tr_buf_done(&source);
+    return r;
 }
 
 void srv_log_engine(const struct tr_engine_info *info)

@@ -93,6 +93,40 @@ void srv_legacy_logprobs(struct tr_buf *out, const struct srv_choice *ch, bool w
     tr_buf_addc(out, '}');
 }
 
+/* "token":...,"logprob":...,"bytes":[...] */
+static void add_token(struct tr_buf *out, const struct srv_call *c, int32_t id, float logprob)
+{
+    size_t n = 0;
+    bool special;
+    const char *piece = tr_tokenizer_piece(c->limits.tokenizer, id, &n, &special);
+    tr_buf_adds(out, "{\"token\":");
+    srv_token_name(out, c, id, false);
+    tr_buf_adds(out, ",\"logprob\":");
+    srv_logprob_number(out, logprob);
+    tr_buf_adds(out, ",\"bytes\":[");
+    for (size_t i = 0; piece && i < n; i++)
+        tr_buf_addf(out, "%s%u", i ? "," : "", (unsigned)(unsigned char)piece[i]);
+    tr_buf_addc(out, ']');
+}
+
+void srv_chat_logprob(struct srv_call *c, struct srv_logprobs *to, const struct tr_event *e,
+                      size_t offset)
+{
+    (void)offset; /* chats do not tell places */
+    struct tr_buf *out = &to->part[0];
+    if (to->n++ > 0)
+        tr_buf_addc(out, ',');
+    add_token(out, c, e->token, e->logprob);
+    tr_buf_adds(out, ",\"top_logprobs\":[");
+    for (int i = 0; i < e->n_top; i++) {
+        if (i > 0)
+            tr_buf_addc(out, ',');
+        add_token(out, c, e->top[i].id, e->top[i].logprob);
+        tr_buf_addc(out, '}');
+    }
+    tr_buf_adds(out, "]}");
+}
+
 static void add_prompt_entry(struct tr_buf *out, const struct srv_call *c, int32_t id,
                              float logprob, int rank)
 {

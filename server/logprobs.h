@@ -11,6 +11,9 @@ void srv_token_name(struct tr_buf *out, const struct srv_call *c, int32_t id, bo
 /* An srv_api.logprob: one element each of tokens, token_logprobs, top_logprobs and text_offset. */
 void srv_legacy_logprob(struct srv_call *c, struct srv_logprobs *to, const struct tr_event *e,
                         size_t offset);
+/* The same for chats: one object in the first part. */
+void srv_chat_logprob(struct srv_call *c, struct srv_logprobs *to, const struct tr_event *e,
+                      size_t offset);
 /* The object with the four arrays, or null. */
 void srv_legacy_logprobs(struct tr_buf *out, const struct srv_choice *ch, bool with_prompt);
 /* One element of prompt_logprobs: {"ID":{"logprob":x,"rank":n,"decoded_token":"text"},...}. */

@@ -179,6 +179,8 @@ static void load(void *arg)
 {
     struct srv *s = arg;
     s->result = srv_engine_open(&s->engine, s->options, srv_outbox_push, &s->outbox, &s->error);
+    if (s->result == 0)
+        s->result = srv_chat_open(&s->chat, s->options, s->engine, &s->error);
     uv_async_send(&s->loaded);
 }
 
@@ -294,6 +296,7 @@ static void close_all(struct srv *s)
     if (uv_loop_close(&s->loop) != 0)
         srv_log(SRV_LOG_ERROR, NULL, "the event loop was left with open handles");
     srv_outbox_done(&s->outbox);
+    tr_chat_close(s->chat);
     free(s->model);
 }
 

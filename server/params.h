@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/text/stops.h"
 #include "engine/text/tokenizer.h"
+#include "server/dialog.h"
 #include "server/fields.h"
 
 /* Every field of every generating API, after defaults. The cursors point into the request's document. */
@@ -23,6 +24,10 @@ struct srv_params {
     struct tr_json model, prompt, seed, stop, stop_token_ids, logit_bias, allowed_token_ids,
         bad_words, stream_options, request_id, cache_salt, response_format;
     bool include_usage, continuous_usage; /* of stream_options */
+    struct srv_dialog dialog;             /* of the APIs that have messages */
+    struct tr_json modalities;
+    bool want_logprobs, include_reasoning;
+    int64_t top_logprobs; /* -1 = not given */
 };
 
 /* The rows that every generating API has. */
@@ -31,6 +36,7 @@ extern const struct srv_table srv_common_fields;
 /* Facts of the server that parsing needs; plain values, so that a worker may use them. */
 struct srv_limits {
     const struct tr_tokenizer *tokenizer;
+    const struct tr_chat *chat; /* NULL = the checkpoint has no template */
     const char *model;
     int context_length, max_choices, max_queue;
     bool strict;

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "server/admin.h"
+#include "server/chat.h"
 #include "server/completions.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -11,11 +12,13 @@
 
 const struct srv_route srv_routes[] = {
     {"/v1/completions", NULL, srv_completions, 0, "Complete a prompt"},
+    {"/v1/chat/completions", NULL, srv_chat, 0, "Answer a conversation"},
     {"/v1/models", srv_models, NULL, 0, "The model that is served"},
     {"/v1/models/", srv_model, NULL, SRV_PREFIX, "One model"},
     {"/v1/capabilities", srv_capabilities, NULL, 0, "Request fields, their types and ranges"},
     {"/tokenize", NULL, srv_tokenize, 0, "Text to token ids"},
     {"/detokenize", NULL, srv_detokenize, 0, "Token ids to text"},
+    {"/apply-template", NULL, srv_apply_template, 0, "Messages to the prompt they make"},
     {"/tokenizer_info", srv_tokenizer_info, NULL, 0, "What the tokenizer is"},
     {"/health", srv_health, NULL, SRV_OPEN | SRV_ALWAYS, "Ready to serve"},
     {"/readyz", srv_health, NULL, SRV_OPEN | SRV_ALWAYS, "Ready to serve"},

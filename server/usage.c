@@ -1,20 +1,31 @@
 /* What a call cost: the usage object of every API, and the ledger that `timings` asks for. */
 #include "server/call.h"
 
-void srv_usage_object(struct tr_buf *out, const struct srv_call *c)
+struct srv_usage srv_usage_of(const struct srv_call *c)
 {
-    long long prompt = 0, cached = 0, completion = 0;
+    struct srv_usage u = {0};
     for (int i = 0; i < c->n_jobs; i++) {
-        prompt += c->jobs[i].n_prompt;
-        cached += c->jobs[i].usage.cached_tokens;
+        u.prompt += c->jobs[i].n_prompt;
+        u.cached += c->jobs[i].usage.cached_tokens;
     }
     /* Counted here, not by the engine: it may run a token past a stop string before it hears of it. */
-    for (int i = 0; i < c->n_choices; i++)
-        completion += c->choices[i].n_tokens;
+    for (int i = 0; i < c->n_choices; i++) {
+        u.completion += c->choices[i].n_tokens;
+        u.reasoning += c->choices[i].turn.reasoning_tokens;
+    }
+    return u;
+}
+
+void srv_usage_object(struct tr_buf *out, const struct srv_call *c)
+{
+    struct srv_usage u = srv_usage_of(c);
     tr_buf_addf(out,
                 "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-                prompt, completion, prompt + completion, cached);
+                "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
+                u.prompt, u.completion, u.prompt + u.completion, u.cached);
+    if (c->rules.parse)
+        tr_buf_addf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}", u.reasoning);
+    tr_buf_addc(out, '}');
 }
 
 void srv_timings_object(struct tr_buf *out, const struct srv_call *c)

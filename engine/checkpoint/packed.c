@@ -128,8 +128,11 @@ int tr_packed_read(const struct tr_packed *packed, uint8_t *arena, uint64_t byte
     }
     if (!rc && !tr_hash_equal(sum, h.sum))
         rc = tr_err_set(err, TR_EFORMAT, NULL, "damaged (wrong checksum)");
-    if (!rc)
+    if (!rc) {
         *ret_values = h.values;
+        if (options->progress)
+            options->progress(options->progress_arg, bytes, bytes);
+    }
     tr_file_done(&f);
     return rc;
 }
@@ -163,6 +166,11 @@ int tr_packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64
     tr_buf_addf(&beside, "%s.%d", packed->path, (int)getpid());
     if (beside.oom)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    /* A folder that is not there yet is made, its parents are not. */
+    char *slash = strrchr(beside.data, '/');
+    *slash = '\0';
+    (void)mkdir(beside.data, 0777);
+    *slash = '/';
     int fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write_all(fd, first, sizeof first) || write_all(fd, arena, bytes) || fsync(fd) ||
         rename(beside.data, packed->path)) {

@@ -148,7 +148,7 @@ int tr_plan_layout(struct tr_plan *plan, struct tr_source *s, enum tr_weights_ch
         if (slot->in_place)
             continue;
         slot->at = plan->arena_bytes;
-        /* Far from wrapping: every slot is a part of a file, at most 16 times larger in memory. */
+        /* Far from wrapping: every slot is a part of a file, some hundred times larger at most. */
         plan->arena_bytes += TR_ROUND_UP(slot->bytes, (uint64_t)ALIGN);
     }
     return 0;

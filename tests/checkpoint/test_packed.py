@@ -39,6 +39,7 @@ def test_second_start(tmp_path, cache, name, options):
     stamp = cache_file(cache).stat()
     again = tool.facts(MODELS[name], cache=cache, threads=3, **options)
     for f in (made, again):
+        assert f["progress"][0] == f["progress"][1]
         assert f["warnings"] == "" and [f[k] for k in SAME] == [first[k] for k in SAME]
     assert (cache_file(cache).stat().st_mtime_ns, cache_file(cache).stat().st_ino) == (stamp.st_mtime_ns, stamp.st_ino)
     a = tool.dump(MODELS[name], tmp_path, cache=cache, **options)
@@ -129,7 +130,12 @@ def test_choices_have_their_own(cache):
     assert tool.facts(MODELS["demo"], cache=cache, choice="q4_0")["types"] == "q4_0"
 
 
-@pytest.mark.parametrize("folder", ["nowhere", "file/x"])
+def test_folder_is_made(tmp_path):
+    assert tool.facts(MODELS["demo"], cache=tmp_path / "new")["warnings"] == ""
+    assert cache_file(tmp_path / "new")
+
+
+@pytest.mark.parametrize("folder", ["nowhere/new", "file/x"])
 def test_folder_that_can_not_be_written(tmp_path, folder):
     """The cache is a convenience: without it the checkpoint still loads, with a warning."""
     (tmp_path / "file").write_text("")

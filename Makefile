@@ -156,8 +156,18 @@ $(VENV)/ready: tests/requirements.txt
 	$(Q)$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-bench: build ## speed of MODEL (default: the demo checkpoint): prefill and decode by batch size
-	@$(BUILD)/trinityd bench $(if $(MODEL),--model $(MODEL))
+# PEER: folder with llama.cpp's llama-bench and llama-batched-bench; built there once if PEERS has the script for it.
+PEERS ?= ../shared/peers
+PEER  ?= $(BUILD)/peer/build/bin
+
+bench: build $(VENV)/ready ## speed of MODEL, or of Nano-shaped checkpoints (TYPES="Q4_0 Q8_0 Q4_K BF16") against a peer
+ifneq ($(MODEL),)
+	@$(BUILD)/trinityd bench --model $(MODEL)
+else
+	$(Q)[ -x $(PEER)/llama-bench ] || [ ! -x $(PEERS)/build_llama.sh ] || sh $(PEERS)/build_llama.sh $(BUILD)/peer
+	$(Q)$(VENV)/bin/python tests/bench/compare.py $(BUILD)/trinityd "$$([ -x $(PEER)/llama-bench ] && echo $(PEER))" \
+		$(BUILD)/bench $(TYPES)
+endif
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan
 	@$(SUB) BUILD=build/asan SAN=address test

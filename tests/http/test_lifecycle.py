@@ -48,6 +48,18 @@ def send(d, body, path="/v1/completions", headers=()):
     return s
 
 
+def send_and_stall(d, body):
+    """The same on a socket whose kernel takes little for a client that does not read."""
+    s = socket.socket()
+    s.settimeout(harness.PATIENCE)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect((d.host, d.port))
+    data = json.dumps(body).encode()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+              % len(data) + data)
+    return s
+
+
 def reset(s):
     """Closes with RST, not FIN."""
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -129,22 +141,15 @@ def rss(d):
 
 def test_a_reader_that_stops_reading_hurts_itself_only(loop):
     """B47: its buffer is bounded, its request pauses, and is cancelled in the end."""
-    d = loop(stream_buffer="16KiB", stream_stall="3s", max_sequences=16)
-    stuck = []
-    for _ in range(4):
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.connect((d.host, d.port))
-        data = json.dumps({**ENDLESS, "stream": True, "n": 2}).encode()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                  % len(data) + data)
-        stuck.append(s)
+    # A sanitizer keeps freed memory back; it would be measured in its place.
+    d = loop(stream_buffer="16KiB", stream_stall="3s", max_sequences=16, env={"ASAN_OPTIONS": "quarantine_size_mb=1"})
+    stuck = [send_and_stall(d, {**ENDLESS, "stream": True, "n": 2}) for _ in range(4)]
     with d.stream("/v1/completions", ENDLESS) as good:
         count = 0
 
         def read():
             nonlocal count
-            with contextlib.suppress(AssertionError, ValueError):  # it is cut off in the end
+            with contextlib.suppress(AssertionError, ValueError, OSError):  # it is cut off in the end
                 for _ in good:
                     count += 1
 
@@ -165,7 +170,7 @@ def test_a_reader_that_stops_reading_hurts_itself_only(loop):
 def test_a_slow_reader_gets_everything(loop):
     """Paused and resumed many times, the stream is whole."""
     d = loop(stream_buffer="4KiB")
-    with send(d, {"prompt": "\n", "max_tokens": 3000, "stream": True, "temperature": 0}) as s:
+    with send_and_stall(d, {"prompt": "\n", "max_tokens": 3000, "stream": True, "temperature": 0}) as s:
         harness.wait_for(lambda: gauge(d, "requests_paused") == 1 or busy(d) == 0, 120)
         assert busy(d) == 1, "the socket took it all"
         f = s.makefile("rb")
@@ -186,11 +191,11 @@ def test_a_slow_reader_gets_everything(loop):
 def test_a_comment_on_a_silent_stream(loop):
     """B46: headers at admission, then comments while the prefill lasts, never inside an event."""
     d = loop(stream_ping="50ms", max_batch_tokens=16, prefix_cache=False)
-    with d.stream("/v1/completions", {**ENDLESS, "prompt": [15] * 4000, "max_tokens": 3}) as s:
+    with d.stream("/v1/completions", {**ENDLESS, "prompt": [15] * 1500, "max_tokens": 3}) as s:
         assert len(list(s)) == 3
         assert s.done and s.comments and set(s.comments) == {"ping"}
     d2 = loop(stream_ping="off", max_batch_tokens=16, prefix_cache=False)
-    with d2.stream("/v1/completions", {**ENDLESS, "prompt": [15] * 4000, "max_tokens": 3}) as s:
+    with d2.stream("/v1/completions", {**ENDLESS, "prompt": [15] * 1500, "max_tokens": 3}) as s:
         assert len(list(s)) == 3 and not s.comments
 
 

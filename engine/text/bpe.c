@@ -6,6 +6,7 @@
  */
 #include "engine/text/bpe.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,6 +229,7 @@ static int encode(const struct tr_bpe *b, struct tr_bpe_space *s, const char *te
 {
     int32_t count;
 
+    assert(n > 0);
     if (n > INT32_MAX)
         return TR_ETOOLONG;
     if (n > s->max_symbols) {

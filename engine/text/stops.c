@@ -6,6 +6,7 @@
  */
 #include "engine/text/stops.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ int tr_stops_new(struct tr_stops **ret, const char *const *strings, const size_t
     struct tr_stops *s;
     size_t total = 0;
 
+    assert(n > 0);
     for (int i = 0; i < n; i++) {
         if (lengths[i] == 0 || __builtin_add_overflow(total, lengths[i], &total))
             return TR_EINVAL;

@@ -19,7 +19,8 @@
 
 static int out_of_memory(struct tr_err *err)
 {
-    return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    return TR_ENOMEM;
 }
 
 static int parse_vocab(struct tr_tokenizer *t, const struct tr_json *model, struct tr_err *err)

@@ -171,8 +171,7 @@ def test_a_slow_reader_gets_everything(loop):
     """Paused and resumed many times, the stream is whole."""
     d = loop(stream_buffer="4KiB")
     with send_and_stall(d, {"prompt": "\n", "max_tokens": 3000, "stream": True, "temperature": 0}) as s:
-        harness.wait_for(lambda: gauge(d, "requests_paused") == 1 or busy(d) == 0, 120)
-        assert busy(d) == 1, "the socket took it all"
+        harness.wait_for(lambda: gauge(d, "requests_paused") == 1)
         f = s.makefile("rb")
         harness.read_head(f)
         body = b""

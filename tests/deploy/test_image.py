@@ -15,6 +15,9 @@ import pytest
 
 import harness
 
+# It compiles the daemon once more, and fetches Debian's packages.
+pytestmark = pytest.mark.timeout(1500)
+
 WORK = harness.ROOT / "build" / "image"
 IMAGE = "localhost/trinityd-test"
 BASE = "localhost/debian-slim:bookworm"

@@ -69,7 +69,7 @@ HELP_OBJ  := $(TEST_HELP:%.c=$(BUILD)/%.o)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ      := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
-.PHONY: build objs tests run test unit bench asan tsan fuzz regress lint format format-check tidy check install \
+.PHONY: build objs tests run test unit bench asan tsan fuzz regress lint lint-sources format format-check tidy check install \
         uninstall image clean help FORCE
 .DEFAULT_GOAL := build
 .SECONDARY:
@@ -196,8 +196,9 @@ format-check: ## fails where clang-format would change something
 
 lint: ## format, symbols, include homes, headers alone, whitespace and the like
 	@deploy/packages build test lint
-	@$(SUB) format-check
-	@$(SUB) -j$(JOBS) build
+	@$(SUB) -k -j$(JOBS) format-check lint-sources
+
+lint-sources: build
 	@CC='$(CC)' tests/lint $(BUILD)
 
 tidy: ## clang-tidy

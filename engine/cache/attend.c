@@ -101,6 +101,14 @@ static void attend_block(const struct walk *w, const struct state *s, int64_t ba
         b.k[i] = page + tr_kv_key_offset(l, q->layer, q->head, slot);
         b.v[i] = page + tr_kv_value_offset(l, q->layer, q->head, slot);
     }
+    for (int i = 0; i < TR_ATTN_KEYS / TR_ATTN_SUB; i++) {
+        int64_t pos = base + TR_ATTN_KEYS + (int64_t)i * TR_ATTN_SUB;
+        if (pos < q->pos0 + q->n_tokens) {
+            const char *page = w->data[pos / l->page_tokens - w->first_page];
+            int slot = (int)(pos % l->page_tokens);
+            b.next[i] = page + tr_kv_key_offset(l, q->layer, q->head, slot);
+        }
+    }
     w->kn->attn[l->type](&b);
 }
 

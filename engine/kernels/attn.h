@@ -4,6 +4,10 @@
  *
  * A few query rows go through the block together, so that a key or value is widened to float once
  * for all of them: the heads of a group in decode, and more in prefill.
+ *
+ * In decode the block comes from memory, in pieces too short for the processor to run ahead of:
+ * each line read fetches its counterpart of the phase that follows, values behind keys, the next
+ * block's keys behind values.
  */
 #ifndef TR_ENGINE_KERNELS_ATTN_H
 #define TR_ENGINE_KERNELS_ATTN_H
@@ -15,14 +19,14 @@
 
 #ifdef __AVX2__
 
-/* Query rows at once, key sub-blocks a score loop keeps in registers, 16-dim chunks an output loop
- * does. */
+/* Query rows at once, key sub-blocks a score loop keeps in registers, registers for an output loop:
+ * rows times 16-dim chunks. */
 #ifdef __AVX512F__
-enum { ATTN_ROWS = 8, ATTN_SUBS = 2, ATTN_CHUNKS = 2 };
+enum { ATTN_ROWS = 8, ATTN_SUBS = 2, ATTN_SUMS = 16 };
 #else
-enum { ATTN_ROWS = 4, ATTN_SUBS = 1, ATTN_CHUNKS = 1 };
+enum { ATTN_ROWS = 4, ATTN_SUBS = 1, ATTN_SUMS = 4 };
 #endif
-enum { SUBS = TR_ATTN_KEYS / TR_ATTN_SUB };
+enum { SUBS = TR_ATTN_KEYS / TR_ATTN_SUB, MAX_CHUNKS = 4, RUN_CHUNKS = TR_KV_Q8_RUN / 16 };
 
 /* Sixteen elements at index i of a sub-block, n of them (n >= 16: all) within the row. */
 INLINE v16 kv_load(enum tr_kv_type type, const void *sub, size_t i, int head_dim, int n)
@@ -50,6 +54,14 @@ INLINE v16 kv_load(enum tr_kv_type type, const void *sub, size_t i, int head_dim
     }
 }
 
+/* Fetches element i of a sub-block early, into L2: L1 has too few buffers for misses to keep the
+ * memory busy. Eight bits take longer to compute with than to read. */
+INLINE void kv_prefetch(enum tr_kv_type type, const void *sub, size_t i)
+{
+    if (type != TR_KV_Q8)
+        _mm_prefetch((const char *)sub + i * (type == TR_KV_F32 ? 4 : 2), _MM_HINT_T1);
+}
+
 /* Scores of n_r rows with n_s sub-blocks from `sub` on: s[r][16 keys of each]. */
 INLINE void scores(enum tr_kv_type type, int n_r, int n_s, const struct tr_attn_block *b,
                    const float *q, int sub, float s[][TR_ATTN_KEYS])
@@ -74,8 +86,10 @@ INLINE void scores(enum tr_kv_type type, int n_r, int n_s, const struct tr_attn_
         for (int d = d0; d < TR_MIN(d0 + run, n); d++) {
             v16 k[ATTN_SUBS];
             UNROLL
-            for (int i = 0; i < n_s; i++)
+            for (int i = 0; i < n_s; i++) {
                 k[i] = kv_load(type, b->k[sub + i], (size_t)d * TR_ATTN_SUB, n, 16);
+                kv_prefetch(type, b->v[sub + i], (size_t)d * TR_ATTN_SUB);
+            }
             UNROLL
             for (int r = 0; r < n_r; r++) {
                 v16 qd = v16_set1(q[(size_t)r * n + d]);
@@ -154,7 +168,7 @@ INLINE void outputs(enum tr_kv_type type, int n_r, int n_c, const struct tr_attn
         }
         p = weighted;
     }
-    v16 acc[ATTN_ROWS][ATTN_CHUNKS];
+    v16 acc[ATTN_ROWS][MAX_CHUNKS];
     UNROLL
     for (int r = 0; r < n_r; r++) {
         UNROLL
@@ -164,8 +178,10 @@ INLINE void outputs(enum tr_kv_type type, int n_r, int n_c, const struct tr_attn
     }
     for (int j = b->lo; j < b->hi; j++) {
         const void *sub = b->v[j / TR_ATTN_SUB];
+        const void *next = b->next[j / TR_ATTN_SUB];
         size_t at = (size_t)(j % TR_ATTN_SUB) * head_dim + d0;
-        v16 v[ATTN_CHUNKS];
+        kv_prefetch(type, next ? next : sub, at);
+        v16 v[MAX_CHUNKS];
         UNROLL
         for (int i = 0; i < n_c; i++)
             v[i] = kv_load(type, sub, at + 16 * i, head_dim, n - 16 * i);
@@ -196,15 +212,20 @@ INLINE void attn_rows(enum tr_kv_type type, int n_r, const struct tr_attn_block 
     int end = TR_CEIL_DIV(b->hi, TR_ATTN_SUB);
     if (end - sub < SUBS)
         memset(p, 0, sizeof p);
-    for (; sub + ATTN_SUBS <= end; sub += ATTN_SUBS)
-        scores(type, n_r, ATTN_SUBS, b, q, sub, p);
+    /* sub-blocks of 8 bits are so short that reading two at once confuses the hardware's prefetcher */
+    int subs = ATTN_SUBS;
+    if (type == TR_KV_Q8)
+        subs = 1;
+    for (; sub + subs <= end; sub += subs)
+        scores(type, n_r, subs, b, q, sub, p);
     for (; sub < end; sub++)
         scores(type, n_r, 1, b, q, sub, p);
     for (int r = 0; r < n_r; r++)
         c[r] = softmax_step(b, row + r, p[r]);
+    const int chunks = TR_MIN(type == TR_KV_Q8 ? RUN_CHUNKS : MAX_CHUNKS, ATTN_SUMS / n_r);
     int d = 0;
-    for (; d + 16 * ATTN_CHUNKS <= n; d += 16 * ATTN_CHUNKS)
-        outputs(type, n_r, ATTN_CHUNKS, b, o, d, 16 * ATTN_CHUNKS, p, c);
+    for (; d + 16 * chunks <= n; d += 16 * chunks)
+        outputs(type, n_r, chunks, b, o, d, 16 * chunks, p, c);
     for (; d < n; d += 16)
         outputs(type, n_r, 1, b, o, d, n - d, p, c);
 }

@@ -70,11 +70,13 @@ struct tr_attn_block {
     float scale;    /* 1 / sqrt(head_dim) */
     const void
         *k[TR_ATTN_KEYS / TR_ATTN_SUB]; /* [head_dim][16] each; NULL where no key is visible */
-    const void *v[TR_ATTN_KEYS / TR_ATTN_SUB]; /* [16][head_dim] each */
-    int lo, hi;                                /* 0 <= lo < hi <= 64 */
-    float *max;                                /* [m] running maximum, -inf at first */
-    float *sum;                                /* [m] running sum of p, +0 at first */
-    float *o;                                  /* [m][head_dim] running output, +0 at first */
+    const void *v[TR_ATTN_KEYS / TR_ATTN_SUB];    /* [16][head_dim] each */
+    const void *next[TR_ATTN_KEYS / TR_ATTN_SUB]; /* the keys of the block that comes next, only to
+                                                     be fetched early; NULL = not known */
+    int lo, hi;                                   /* 0 <= lo < hi <= 64 */
+    float *max;                                   /* [m] running maximum, -inf at first */
+    float *sum;                                   /* [m] running sum of p, +0 at first */
+    float *o;                                     /* [m][head_dim] running output, +0 at first */
 };
 
 struct tr_kernels {

@@ -89,6 +89,38 @@ static void same_in_every_shape(void **state)
     }
 }
 
+/* The ids of known bug cases: a window lost between chunks, and decoding far past the window. */
+static void chunks_and_long_decode(void **state)
+{
+    (void)state;
+    static struct outcome o;
+    static const int32_t chunked[] = {125, 127, 222, 222, 222, 45, 72, 72,  165, 72, 72,  2,
+                                      138, 172, 172, 172, 138, 18, 7,  262, 34,  90, 117, 43};
+    static const int32_t far[] = {222, 238, 14,  187, 264, 187, 42,  237, 188, 136, 259, 158, 57,
+                                  162, 29,  172, 144, 262, 144, 125, 0,   147, 200, 258, 69,  244,
+                                  1,   236, 189, 230, 173, 156, 78,  187, 247, 283, 78,  9,   1,
+                                  27,  220, 173, 237, 232, 71,  117, 90,  280, 55,  115, 214, 26,
+                                  255, 255, 255, 255, 255, 17,  119, 111, 247, 229, 259, 259};
+    static const int batches[] = {1, 2, 7, 8, 9, 16, 39, 40, 512};
+    int32_t prompt[256];
+    int n = read_ids("plain", "prompt", prompt);
+    for (size_t i = 0; i < TR_ARRAY_LEN(batches); i++) {
+        struct tr_engine_options opt = drive_options("plain");
+        opt.max_batch_tokens = batches[i];
+        struct tr_engine *e = drive_open(opt);
+        drive(e, drive_job(prompt, n, TR_ARRAY_LEN(chunked)), &o);
+        assert_memory_equal(o.choices[0].ids, chunked, sizeof chunked);
+        drive(e, drive_job(prompt, 4, TR_ARRAY_LEN(far)), &o);
+        assert_memory_equal(o.choices[0].ids, far, sizeof far);
+        int32_t half[36]; /* the same, with the first half of the answer in the prompt */
+        memcpy(half, prompt, 4 * sizeof *half);
+        memcpy(half + 4, far, 32 * sizeof *half);
+        drive(e, drive_job(half, 36, 32), &o);
+        assert_memory_equal(o.choices[0].ids, far + 32, sizeof far / 2);
+        tr_engine_close(e);
+    }
+}
+
 enum { MANY = 24 };
 
 static struct tr_job *mixed_job(int k)
@@ -152,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_greedy),
         cmocka_unit_test(same_in_every_shape),
+        cmocka_unit_test(chunks_and_long_decode),
         cmocka_unit_test(alone_equals_in_company),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -50,7 +51,7 @@ struct tr_engine_options drive_options(const char *name)
     char *path = paths[next++ % 8];
     struct tr_engine_options o;
     tr_engine_default_options(&o);
-    snprintf(path, sizeof paths[0], "tests/golden/%s", name);
+    snprintf(path, sizeof paths[0], "%s%s", name[0] == '/' ? "" : "tests/golden/", name);
     o.model = path;
     o.weights = TR_WEIGHTS_F32;
     o.kv_type = TR_KV_F32;
@@ -58,9 +59,75 @@ struct tr_engine_options drive_options(const char *name)
     o.page_tokens = 16;
     o.max_batch_tokens = 64;
     o.max_sequences = 16;
+    o.max_queue = 1024;
     o.kv_cache_bytes = 64U << 20;
     o.poison_pages = true;
     return o;
+}
+
+/* Copies a text file, replacing the number behind `key` where it occurs. */
+static void copy_config(const char *from, const char *to, const char *const keys[2],
+                        const int values[2])
+{
+    static char text[1 << 16];
+    FILE *f = fopen(from, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = 0;
+    f = fopen(to, "w");
+    assert_non_null(f);
+    const char *at = text;
+    while (*at) {
+        bool hit = false;
+        for (int k = 0; k < 2 && !hit; k++) {
+            size_t len = strlen(keys[k]);
+            if (strncmp(at, keys[k], len) == 0) {
+                fprintf(f, "%s%d", keys[k], values[k]);
+                at += len;
+                at += strspn(at, "0123456789");
+                hit = true;
+            }
+        }
+        if (!hit)
+            fputc(*at++, f);
+    }
+    fclose(f);
+}
+
+static const char *const variant_files[] = {"model.safetensors", "tokenizer.json",
+                                            "tokenizer_config.json"};
+
+const char *drive_variant(int window)
+{
+    static char dir[64];
+    static const char *const keys[2] = {"\"sliding_window\": ", "\"max_position_embeddings\": "};
+    char to[256];
+    char here[4096];
+    char from[4352];
+    strcpy(dir, "/tmp/trinity-engine-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    assert_non_null(getcwd(here, sizeof here));
+    for (size_t i = 0; i < TR_ARRAY_LEN(variant_files); i++) {
+        snprintf(from, sizeof from, "%s/tests/golden/plain/%s", here, variant_files[i]);
+        snprintf(to, sizeof to, "%s/%s", dir, variant_files[i]);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    snprintf(to, sizeof to, "%s/config.json", dir);
+    copy_config("tests/golden/plain/config.json", to, keys, (const int[2]){window, 4096});
+    return dir;
+}
+
+void drive_remove(const char *path)
+{
+    char file[256];
+    for (size_t i = 0; i < TR_ARRAY_LEN(variant_files); i++) {
+        snprintf(file, sizeof file, "%s/%s", path, variant_files[i]);
+        unlink(file);
+    }
+    snprintf(file, sizeof file, "%s/config.json", path);
+    unlink(file);
+    rmdir(path);
 }
 
 struct tr_engine *drive_open(struct tr_engine_options o)

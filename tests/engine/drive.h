@@ -39,8 +39,12 @@ struct outcome {
     char error[512];
 };
 
-/* Options of a small engine on tests/golden/NAME with F32 weights and caches. */
+/* Options of a small engine on tests/golden/NAME, or a folder by its absolute path, with F32 weights and caches. */
 struct tr_engine_options drive_options(const char *name);
+/* A copy of tests/golden/plain in a folder of its own, with another window and a context of 4096:
+ * its path, valid until the next call; removed by drive_remove. */
+const char *drive_variant(int window);
+void drive_remove(const char *path);
 /* Opens; fails the test with the error's text. */
 struct tr_engine *drive_open(struct tr_engine_options o);
 

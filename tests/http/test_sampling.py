@@ -1,0 +1,117 @@
+"""Choosing tokens, asked for over HTTP: filters, biases, penalties on distributions that the test writes."""
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import harness
+
+END = "<|im_end|>"
+PIECES = (b"PA", b"PB", b"PC", b"PD")
+PA, PB, PC, PD = range(281, 285)
+SHARES = (.5, .25, .125, .125)
+
+
+def dist(first):
+    return {b"\n": first, **{p: {END: 30.0} for p in PIECES}}
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """PA, PB, PC, PD with one half, a quarter, and twice an eighth; then the end."""
+    folder = tmp_path_factory.mktemp("four")
+    harness.script_checkpoint(folder, dist({p: 40 + np.log(x) for p, x in zip(PIECES, SHARES)}), PIECES)
+    with harness.Daemon(folder) as d:
+        yield d
+
+
+def draws(d, **body):
+    """The first tokens of 400 answers, as shares."""
+    counts = Counter()
+    for seed in range(4):
+        for c in d.complete(prompt="\n", max_tokens=2, n=100, seed=seed, **{"temperature": 1, **body})["choices"]:
+            counts[c["text"]] += 1
+    assert sum(counts.values()) == 400
+    return {k: v / 400 for k, v in counts.items()}
+
+
+@pytest.mark.parametrize("body,want", [
+    ({"temperature": 0}, {"PA": 1}), ({"top_p": 0}, {"PA": 1}), ({"top_k": 1}, {"PA": 1}),
+    ({"top_k": 0}, dict(zip(("PA", "PB", "PC", "PD"), SHARES))), ({"top_k": -1}, dict(zip(("PA", "PB", "PC", "PD"), SHARES))),
+    ({"top_p": 0.6}, {"PA": 2 / 3, "PB": 1 / 3}), ({"min_p": 0.3}, {"PA": 2 / 3, "PB": 1 / 3}),
+    ({"temperature": 2}, {"PA": 0.369, "PB": 0.261, "PC": 0.185, "PD": 0.185}),
+    ({"temperature": 1e-45}, {"PA": 1}), ({"min_p": 1}, {"PA": 1}), ({"top_k": 3}, {"PA": 4 / 7, "PB": 2 / 7, "PC": 1 / 7}),
+], ids=repr)
+def test_filters(four, body, want):
+    """B61. A share of 400 draws is within 0.08 of what it should be, by a wide margin."""
+    got = draws(four, **body)
+    assert set(got) == set(want)
+    for text, share in want.items():
+        assert abs(got[text] - share) < 0.08, got
+
+
+def test_ties_go_to_the_lowest_id(script):
+    d = script(*PIECES, edges=dist({b"PA": 30.0, b"PB": 30.0}))
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(d.complete, prompt="\n", max_tokens=1) for _ in range(20)]
+        assert {r.result()["choices"][0]["text"] for r in asked} == {"PA"}
+
+
+def test_logit_bias(four):
+    """B62."""
+    def text(bias):
+        return four.complete(prompt="\n", max_tokens=1, logit_bias=bias)["choices"][0]["text"]
+
+    assert text({str(PA): -100}) == "PB" and text({str(PC): 100}) == "PC" and text({}) == "PA"
+    assert text({str(i): 0.5 for i in range(285)}) == "PA"
+    with ThreadPoolExecutor(8) as pool:
+        biases = [{str(i): 100} for i in (PA, PB, PC, PD)] * 5
+        assert list(pool.map(text, biases)) == ["PA", "PB", "PC", "PD"] * 5
+
+
+def test_allowed_ids_and_bad_words(four):
+    def text(**body):
+        return four.complete(prompt="\n", max_tokens=1, **body)["choices"][0]["text"]
+
+    assert text(allowed_token_ids=[PC, PD]) == "PC"
+    assert text(allowed_token_ids=[PC, PD], logit_bias={str(PD): 1}) == "PD"
+
+
+def test_penalties_count_what_was_generated(script):
+    """B63: the prompt counts for the repetition penalty only."""
+    d = script(*PIECES, edges={t: {b"PA": 35.0, b"PB": 34.5} for t in (b"\n", b"PA", b"PB")})
+
+    def text(**body):
+        return d.complete(prompt=[PA, PA, PA, 15], max_tokens=7, **body)["choices"][0]["text"]
+
+    assert text() == "PA" * 7
+    assert text(presence_penalty=1.0) == "PAPBPAPAPAPAPA"
+    assert text(frequency_penalty=0.3) == "PAPAPBPAPBPAPB"
+    assert text(repetition_penalty=1.1).startswith("PB")
+
+
+def test_min_tokens_and_ignored_ends(script):
+    """The matrix of min_tokens, ignore_eos and stop ids: masked, ignored, or the end."""
+    d = script(*PIECES, edges={t: {END: 35.0, b"PA": 34.0} for t in (b"\n", b"PA", END)})
+    for minimum in (0, 3):
+        for ignore in (False, True):
+            for stop in ([], [PA]):
+                c = d.complete(prompt="\n", max_tokens=6, min_tokens=minimum, ignore_eos=ignore, stop_token_ids=stop,
+                               return_token_ids=True)["choices"][0]
+                ids = c["token_ids"]
+                assert 3 not in ids[:minimum] and not set(stop) & set(ids[:minimum])
+                ends = ({0, 3} if not ignore else set()) | set(stop)  # <|begin_of_text|> ends as well
+                assert not ends & set(ids[:-1])
+                assert c["finish_reason"] == ("stop" if ids[-1] in ends else "length")
+                assert len(ids) == 6 or ids[-1] in ends
+
+
+def test_seeds(four):
+    """Equal seeds give equal answers alone and in company; no seed, different ones."""
+    asked = [{"prompt": "\n", "max_tokens": 2, "temperature": 1, "seed": s, "n": 16} for s in range(20)]
+    alone = [four.complete(**a)["choices"] for a in asked]
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(lambda a: four.complete(**a)["choices"], asked)) == alone
+    assert len({str(a) for a in alone}) > 10
+    assert len({four.complete(prompt="\n", max_tokens=1, temperature=1)["choices"][0]["text"] for _ in range(40)}) >= 2

@@ -40,6 +40,7 @@ void srv_call_done(struct srv_call *c)
     free(c->stop_ids);
     srv_turn_rules_done(&c->rules);
     tr_buf_done(&c->scratch);
+    tr_buf_done(&c->repeated);
 }
 
 static void free_call(struct srv_call *c)

@@ -108,6 +108,8 @@ struct srv_call {
     int32_t *stop_ids; /* ascending */
     int n_stop_ids;
     struct tr_buf scratch;
+    struct tr_buf repeated; /* of responses: fields of the request that the answer repeats */
+    int n_events;           /* of event streams that count them or have a first one */
 
     struct tr_err err; /* code != 0: the call has failed */
     bool begun;        /* the stream's head has been sent */

@@ -152,8 +152,12 @@ void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables
 {
     const char *sep = "";
     for (size_t t = 0; t < n_tables; t++)
-        for (size_t i = 0; i < tables[t]->n; i++, sep = ",") {
-            tr_buf_addf(out, "%s\"%s\":", sep, tables[t]->fields[i].name);
-            srv_field_schema(out, &tables[t]->fields[i]);
+        for (size_t i = 0; i < tables[t]->n; i++) {
+            const struct srv_field *f = &tables[t]->fields[i];
+            if (find(tables, t, f->name, strlen(f->name)))
+                continue;
+            tr_buf_addf(out, "%s\"%s\":", sep, f->name);
+            srv_field_schema(out, f);
+            sep = ",";
         }
 }

@@ -3,33 +3,48 @@
 #include <string.h>
 
 #include "config/json.h"
+#include "server/chat.h"
 #include "server/completions.h"
+#include "server/messages.h"
+#include "server/responses.h"
 #include "server/routes.h"
 #include "server/server.h"
 #include "server/tokenize.h"
 
-/* The body of a POST route. */
-static const struct srv_table *const tokenize_tables[] = {&srv_tokenize_fields};
-static const struct srv_table *const detokenize_tables[] = {&srv_detokenize_fields};
+static const struct srv_table *const apply_template_tables[] = {&srv_apply_template_fields};
+static const struct srv_table *const count_tokens_tables[] = {&srv_messages_fields,
+                                                              &srv_common_fields};
 
+/* The body of a POST route. */
 static const struct body {
     const char *path, *required;
+    const struct srv_api *api; /* has the tables; NULL: they stand here, and nothing streams */
     const struct srv_table *const *tables;
     size_t n;
-} others[] = {
-    {"/tokenize", NULL, tokenize_tables, 1},
-    {"/detokenize", "\"tokens\"", detokenize_tables, 1},
+} bodies[] = {
+    {"/v1/completions", "\"prompt\"", &srv_completions_api, NULL, 0},
+    {"/v1/chat/completions", "\"messages\"", &srv_chat_api, NULL, 0},
+    {"/v1/responses", "\"input\"", &srv_responses_api, NULL, 0},
+    {"/v1/messages", "\"messages\",\"max_tokens\"", &srv_messages_api, NULL, 0},
+    {"/v1/messages/count_tokens", "\"messages\"", NULL, count_tokens_tables, 2},
+    {"/apply-template", "\"messages\"", NULL, apply_template_tables, 1},
+    {"/tokenize", NULL, NULL, srv_tokenize_tables, 2},
+    {"/detokenize", "\"tokens\"", NULL, srv_detokenize_tables, 1},
 };
 
 static struct body body_of(const char *path)
 {
-    if (strcmp(path, srv_completions_api.path) == 0)
-        return (struct body){path, "\"prompt\"", srv_completions_api.tables,
-                             srv_completions_api.n_tables};
-    for (size_t i = 0; i < TR_ARRAY_LEN(others); i++)
-        if (strcmp(path, others[i].path) == 0)
-            return others[i];
-    return (struct body){path, NULL, NULL, 0};
+    for (size_t i = 0; i < TR_ARRAY_LEN(bodies); i++) {
+        struct body b = bodies[i];
+        if (strcmp(path, b.path) != 0)
+            continue;
+        if (b.api) {
+            b.tables = b.api->tables;
+            b.n = b.api->n_tables;
+        }
+        return b;
+    }
+    return (struct body){.path = path};
 }
 
 static void add_body_schema(struct tr_buf *out, const struct body *b)
@@ -63,10 +78,6 @@ void srv_capabilities_document(const struct srv *s, struct tr_buf *out)
     tr_buf_adds(out, "}}");
 }
 
-#define REFER_ERROR                                                                                \
-    "{\"description\":\"refused\",\"content\":{\"application/json\":{\"schema\":"                  \
-    "{\"$ref\":\"#/components/schemas/Error\"}}}}"
-
 static void add_operation(struct tr_buf *out, const struct srv_route *r, bool post)
 {
     struct body b = body_of(r->path);
@@ -89,9 +100,12 @@ static void add_operation(struct tr_buf *out, const struct srv_route *r, bool po
                 "{\"schema\":{%s}}",
                 text ? "text/plain" : "application/json",
                 text ? "\"type\":\"string\"" : "\"type\":\"object\"");
-    if (post && strcmp(r->path, srv_completions_api.path) == 0)
+    if (post && b.api)
         tr_buf_adds(out, ",\"text/event-stream\":{\"schema\":{\"type\":\"string\"}}");
-    tr_buf_adds(out, "}},\"default\":" REFER_ERROR "}}");
+    tr_buf_addf(out,
+                "}},\"default\":{\"description\":\"refused\",\"content\":{\"application/json\":"
+                "{\"schema\":{\"$ref\":\"#/components/schemas/%s\"}}}}}}",
+                r->flags & SRV_MESSAGES ? "MessagesError" : "Error");
 }
 
 void srv_openapi_document(const struct srv *s, struct tr_buf *out)
@@ -119,5 +133,9 @@ void srv_openapi_document(const struct srv *s, struct tr_buf *out)
                      "\"required\":[\"message\",\"type\",\"param\",\"code\"],\"properties\":{"
                      "\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},"
                      "\"param\":{\"type\":[\"string\",\"null\"]},"
-                     "\"code\":{\"type\":[\"string\",\"null\"]}}}}}}}}");
+                     "\"code\":{\"type\":[\"string\",\"null\"]}}}}},\"MessagesError\":{"
+                     "\"type\":\"object\",\"required\":[\"type\",\"error\"],\"properties\":{"
+                     "\"type\":{\"const\":\"error\"},\"error\":{\"type\":\"object\","
+                     "\"required\":[\"type\",\"message\"]},"
+                     "\"request_id\":{\"type\":\"string\"}}}}}}");
 }

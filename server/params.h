@@ -25,7 +25,8 @@ struct srv_params {
         bad_words, stream_options, request_id, cache_salt, response_format;
     bool include_usage, continuous_usage; /* of stream_options */
     struct srv_dialog dialog;             /* of the APIs that have messages */
-    struct tr_json modalities;
+    struct tr_json modalities, instructions, text, include, truncation, metadata, system, thinking,
+        output_config;
     bool want_logprobs, include_reasoning;
     int64_t top_logprobs; /* -1 = not given */
 };

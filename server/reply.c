@@ -5,6 +5,8 @@
 #include "config/json.h"
 #include "server/conn.h"
 #include "server/http.h"
+#include "server/messages.h"
+#include "server/routes.h"
 #include "server/server.h"
 
 static const struct {
@@ -89,8 +91,11 @@ void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, co
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
     tr_buf_clear(&req->out);
-    srv_error_object(&req->out, why, param, msg);
     int status = problems[why].status;
+    if (req->route && req->route->flags & SRV_MESSAGES)
+        srv_messages_error(&req->out, status, req->id, msg);
+    else
+        srv_error_object(&req->out, why, param, msg);
     if (status == 429 || status == 503)
         req->retry_after = srv_retry_after(req->srv);
     srv_reply(req, status, "application/json");

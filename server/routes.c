@@ -7,12 +7,18 @@
 #include "server/chat.h"
 #include "server/completions.h"
 #include "server/log.h"
+#include "server/messages.h"
+#include "server/responses.h"
 #include "server/server.h"
 #include "server/tokenize.h"
 
 const struct srv_route srv_routes[] = {
     {"/v1/completions", NULL, srv_completions, 0, "Complete a prompt"},
     {"/v1/chat/completions", NULL, srv_chat, 0, "Answer a conversation"},
+    {"/v1/responses", NULL, srv_responses, 0, "Answer a conversation: the responses API"},
+    {"/v1/messages", NULL, srv_messages, SRV_MESSAGES, "Answer a conversation: the messages API"},
+    {"/v1/messages/count_tokens", NULL, srv_count_tokens, SRV_MESSAGES,
+     "Tokens of the prompt that messages make"},
     {"/v1/models", srv_models, NULL, 0, "The model that is served"},
     {"/v1/models/", srv_model, NULL, SRV_PREFIX, "One model"},
     {"/v1/capabilities", srv_capabilities, NULL, 0, "Request fields, their types and ranges"},

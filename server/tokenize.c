@@ -5,10 +5,12 @@
 
 #include "engine/text/detokenizer.h"
 #include "engine/text/unicode.h"
+#include "server/chat.h"
 #include "server/server.h"
 #include "server/task.h"
 
 struct params {
+    struct srv_params chat; /* first, for the rows of /apply-template point into it */
     struct tr_json prompt, content, tokens;
     bool add_special_tokens, add_special, parse_special, return_token_strs, with_pieces;
 };
@@ -31,7 +33,9 @@ static const struct srv_field tokenize_rows[] = {
     SRV_BOOL_FIELD("with_pieces", AT(with_pieces), false,
                    "with content: {id, piece} objects in place of ids"),
 };
-const struct srv_table srv_tokenize_fields = {tokenize_rows, TR_ARRAY_LEN(tokenize_rows)};
+static const struct srv_table tokenize_fields = {tokenize_rows, TR_ARRAY_LEN(tokenize_rows)};
+const struct srv_table *const srv_tokenize_tables[] = {&tokenize_fields,
+                                                       &srv_apply_template_fields};
 
 static const struct srv_field detokenize_rows[] = {
     SRV_IGNORED_FIELD("model", "there is one"),
@@ -39,16 +43,18 @@ static const struct srv_field detokenize_rows[] = {
                     "\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}",
                     "token ids"),
 };
-const struct srv_table srv_detokenize_fields = {detokenize_rows, TR_ARRAY_LEN(detokenize_rows)};
+static const struct srv_table detokenize_fields = {detokenize_rows, TR_ARRAY_LEN(detokenize_rows)};
+const struct srv_table *const srv_detokenize_tables[] = {&detokenize_fields};
 
-static int read_params(struct srv_req *req, const struct srv_table *table, struct json_t **doc,
-                       struct tr_json *root, struct params *p, struct tr_err *err)
+static int read_params(struct srv_req *req, const struct srv_table *const *tables, size_t n,
+                       struct json_t **doc, struct tr_json *root, struct params *p,
+                       struct tr_err *err)
 {
     int r = tr_json_parse(doc, req->body.data ? req->body.data : "", req->body.len, err);
     if (r < 0)
         return r;
     *root = tr_json_root(*doc, NULL);
-    return srv_fields_take(&table, 1, root, req->srv->options->strict, p, err);
+    return srv_fields_take(tables, n, root, req->srv->options->strict, p, err);
 }
 
 static void add_ids(struct tr_buf *out, const struct tr_ids *ids)
@@ -92,12 +98,40 @@ static void add_pieces(struct tr_buf *out, const struct tr_tokenizer *t, const s
     tr_buf_addc(out, ']');
 }
 
+/* {"count":...}, as vLLM answers. */
+static void add_answer(struct srv_req *req, const struct params *p, const struct tr_ids *ids)
+{
+    struct tr_buf *out = &req->out;
+    tr_buf_addf(out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", ids->n,
+                req->srv->info->context_length);
+    add_ids(out, ids);
+    tr_buf_adds(out, ",\"token_strs\":");
+    if (p->return_token_strs)
+        add_strings(out, req->srv->tokenizer, ids);
+    else
+        tr_buf_adds(out, "null");
+    tr_buf_addc(out, '}');
+}
+
+static int tokenize_messages(struct srv_req *req, struct params *p, struct tr_err *err)
+{
+    struct srv_limits limits = {.tokenizer = req->srv->tokenizer, .chat = req->srv->chat};
+    struct tr_rendered prompt = {0};
+    struct tr_ids ids = {0};
+    int r = srv_dialog_render(&limits, &p->chat.dialog, &prompt, err);
+    if (r == 0)
+        r = srv_dialog_encode(&limits, &p->chat.dialog, &prompt, 0, &ids, err);
+    if (r == 0)
+        add_answer(req, p, &ids);
+    free(ids.ids);
+    tr_rendered_done(&prompt);
+    return r;
+}
+
 static int tokenize_text(struct srv_req *req, const struct params *p, struct tr_err *err)
 {
     const struct tr_tokenizer *t = req->srv->tokenizer;
     bool plain = tr_json_given(&p->content);
-    if (plain == tr_json_given(&p->prompt))
-        return tr_err_set(err, TR_EINVAL, "prompt", "give either prompt or content");
     const struct tr_json *v = plain ? &p->content : &p->prompt;
     const char *text;
     size_t n;
@@ -110,21 +144,16 @@ static int tokenize_text(struct srv_req *req, const struct params *p, struct tr_
     r = tr_tokenizer_encode(t, text, n, flags, 0, &ids);
     if (r < 0)
         return tr_err_set(err, r, "prompt", "%s", tr_err_text(r));
-    struct tr_buf *out = &req->out;
     if (plain) {
-        tr_buf_adds(out, "{\"tokens\":");
-        (p->with_pieces ? add_pieces(out, t, &ids) : add_ids(out, &ids));
-    } else {
-        tr_buf_addf(out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", ids.n,
-                    req->srv->info->context_length);
-        add_ids(out, &ids);
-        tr_buf_adds(out, ",\"token_strs\":");
-        if (p->return_token_strs)
-            add_strings(out, t, &ids);
+        tr_buf_adds(&req->out, "{\"tokens\":");
+        if (p->with_pieces)
+            add_pieces(&req->out, t, &ids);
         else
-            tr_buf_adds(out, "null");
+            add_ids(&req->out, &ids);
+        tr_buf_addc(&req->out, '}');
+    } else {
+        add_answer(req, p, &ids);
     }
-    tr_buf_addc(out, '}');
     free(ids.ids);
     return 0;
 }
@@ -134,9 +163,12 @@ static int tokenize(struct srv_req *req, struct tr_err *err)
     struct json_t *doc = NULL;
     struct tr_json root;
     struct params p = {0};
-    int r = read_params(req, &srv_tokenize_fields, &doc, &root, &p, err);
+    int r = read_params(req, srv_tokenize_tables, 2, &doc, &root, &p, err);
+    bool messages = tr_json_given(&p.chat.dialog.messages);
+    if (r == 0 && messages + tr_json_given(&p.content) + tr_json_given(&p.prompt) != 1)
+        r = tr_err_set(err, TR_EINVAL, "prompt", "give one of prompt, content and messages");
     if (r == 0)
-        r = tokenize_text(req, &p, err);
+        r = messages ? tokenize_messages(req, &p, err) : tokenize_text(req, &p, err);
     tr_json_free(doc);
     return r;
 }
@@ -176,7 +208,7 @@ static int detokenize(struct srv_req *req, struct tr_err *err)
     struct json_t *doc = NULL;
     struct tr_json root;
     struct params p = {0};
-    int r = read_params(req, &srv_detokenize_fields, &doc, &root, &p, err);
+    int r = read_params(req, srv_detokenize_tables, 1, &doc, &root, &p, err);
     if (r == 0)
         r = detokenize_ids(req, &p.tokens, err);
     tr_json_free(doc);

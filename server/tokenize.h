@@ -9,6 +9,7 @@ void srv_tokenize(struct srv_req *req);
 void srv_detokenize(struct srv_req *req);
 void srv_tokenizer_info(struct srv_req *req);
 
-extern const struct srv_table srv_tokenize_fields, srv_detokenize_fields;
+/* The fields of both; tokenize has those of /apply-template, too. */
+extern const struct srv_table *const srv_tokenize_tables[2], *const srv_detokenize_tables[1];
 
 #endif

@@ -68,9 +68,9 @@ struct tr_json tr_json_at(const struct tr_json *array, size_t i);
 bool tr_json_next(const struct tr_json *object, void **iter, struct tr_json *ret);
 
 enum tr_json_type tr_json_type(const struct tr_json *v);
-bool tr_json_given(const struct tr_json *v);  /* present and not null */
+bool tr_json_given(const struct tr_json *v);      /* present and not null */
 bool tr_json_is_integer(const struct tr_json *v); /* a number written without . and e */
-size_t tr_json_size(const struct tr_json *v); /* elements or members; 0 for everything else */
+size_t tr_json_size(const struct tr_json *v);     /* elements or members; 0 for everything else */
 
 /* Fails at this value: fills err with "path: text" and param = path, returns the code (see
  * tr_json_root). */

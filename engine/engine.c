@@ -1,4 +1,6 @@
 /* Open and close: a checkpoint becomes weights, pools, buffers and one thread. */
+#include "engine/internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +8,6 @@
 #include "config/hash.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/cost.h"
-#include "engine/internal.h"
 #include "engine/kernels/blas.h"
 
 static const char cgroup_root[] = "/sys/fs/cgroup";

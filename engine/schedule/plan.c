@@ -1,6 +1,7 @@
-#include <string.h>
-
+/* The rows of the next step: decode first, then prefill dealt out fairly. */
 #include "engine/schedule/internal.h"
+
+#include <string.h>
 
 /* Prefill rows are dealt out in pieces of this size. */
 enum { DEAL = 16 };

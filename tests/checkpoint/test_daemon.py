@@ -1,0 +1,173 @@
+"""Checkpoints as the daemon meets them: what it answers from each kind, and how it ends on a wrong one."""
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import fixtures as fx
+import harness
+from checkpoint import tool
+
+X = fx.ids(40)
+
+
+def copy(tmp_path, **config):
+    """The F1 checkpoint in a folder of its own, with changes to its config (None removes a key)."""
+    path = tmp_path / "model"
+    shutil.copytree(harness.f1_checkpoint(), path)
+    f = path / "config.json"
+    c = {**json.loads(f.read_text()), **config}
+    f.write_text(json.dumps({k: v for k, v in c.items() if v is not None}))
+    return path
+
+
+def greedy(d, prompt=X, n=12):
+    r = d.complete(prompt=prompt, max_tokens=n, logprobs=1, return_token_ids=True, ignore_eos=True)
+    choice = r["choices"][0]
+    return choice["token_ids"], choice["logprobs"]["token_logprobs"]
+
+
+# ---- B10 ----
+
+
+@pytest.mark.parametrize("config", [
+    {"rope_theta": 500000.0},
+    {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
+    {"rope_theta": None, "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 500000.0}}}])
+def test_theta_is_found(tmp_path, daemon, config):
+    ids, logprobs = greedy(daemon(copy(tmp_path, **config), kv_type="f32"))
+    assert ids == [125, 127, 29, 222, 222, 24, 110, 24, 72, 111, 125, 69]
+    assert logprobs[0] == pytest.approx(-3.722, abs=2e-3)
+
+
+def refused(path, *texts):
+    """`serve` ends by itself within 5 s, with a status and a message; nothing ever listened."""
+    p = harness.run("serve", "--model", path, "--port", 0, timeout=5)
+    assert p.returncode == 1 and "listening" not in p.stderr and "Sanitizer" not in p.stderr, p.stderr
+    for text in texts:
+        assert text in p.stderr, p.stderr
+
+
+def test_rope_type(tmp_path):
+    refused(copy(tmp_path, rope_theta=None, rope_parameters={"rope_type": "frobnicate"}), "rope")
+
+
+# ---- B50, B52 ----
+
+
+@pytest.mark.parametrize("size", [-1, -4096, 8, 7, 0])
+def test_short_file(tmp_path, size):
+    path = copy(tmp_path)
+    f = path / "model.safetensors"
+    os.truncate(f, size if size >= 0 else f.stat().st_size + size)
+    refused(path, "model.safetensors", str(f.stat().st_size))
+
+
+def test_trailing_bytes(tmp_path):
+    path = copy(tmp_path)
+    f = path / "model.safetensors"
+    os.truncate(f, f.stat().st_size + 4)
+    refused(path, "model.safetensors", str(f.stat().st_size))
+
+
+@pytest.fixture
+def sharded(tmp_path):
+    c, w = fx.f1()
+    path = copy(tmp_path)
+    (path / "model.safetensors").unlink()
+    tool.folder(path, c, w, shards=3)
+    return path
+
+
+def test_shards(sharded, f1, daemon):
+    assert greedy(daemon(sharded)) == greedy(f1)
+
+
+def test_missing_shard(sharded):
+    (sharded / "model-00002-of-00003.safetensors").unlink()
+    refused(sharded, "model-00002-of-00003.safetensors")
+
+
+def test_tied_head(tmp_path, daemon):
+    """Equal to a checkpoint whose lm_head is a copy of the embedding table."""
+    c, w = fx.f1()
+    w["lm_head.weight"] = w["model.embed_tokens.weight"]
+    tool.folder(tmp_path / "untied", c, w)
+    del w["lm_head.weight"]
+    tool.folder(tmp_path / "tied", {**c, "tie_word_embeddings": True}, w)
+    assert greedy(daemon(tmp_path / "tied")) == greedy(daemon(tmp_path / "untied"))
+
+
+# ---- B54 ----
+
+
+@pytest.mark.parametrize("change", [lambda f: os.truncate(f, 0), lambda f: f.unlink(),
+                                    lambda f: f.write_bytes(os.urandom(f.stat().st_size))])
+def test_weights_change_while_serving(tmp_path, daemon, change):
+    path = copy(tmp_path)
+    d = daemon(path, mmap=False)
+    before = greedy(d)
+    change(path / "model.safetensors")
+    assert greedy(d) == before and d.alive()
+
+
+# ---- GGUF ----
+
+LOGITS = json.loads((harness.GOLDEN / "gguf" / "logits.json").read_text())
+# The error of 8-bit activations, in logprobs of the best token at four positions; measured 0.029.
+COARSE = 0.06
+
+
+@pytest.mark.parametrize("name", ["bf16", "q8_0", "q4_0", "q4_k_m", "q5_k_m", "q6_k"])
+@pytest.mark.parametrize("weights,tolerance", [("f32", 1e-4), ("auto", COARSE)])
+def test_gguf_logits(daemon, name, weights, tolerance):
+    """The best token and its logprob are the reference's, which ran on the dequantised file. Rows of the head without a
+    token are never sampled, so the reference leaves them out."""
+    d = daemon(harness.GOLDEN / "gguf" / f"{name}.gguf", weights=weights, kv_type="f32")
+    want = LOGITS[name]
+    for position, row in zip(want["positions"], want["logits"]):
+        row = np.array(row)[:fx.ftok().get_vocab_size()]
+        ids, logprobs = greedy(d, want["prompt"][:position + 1], 1)
+        assert ids == [int(row.argmax())]
+        assert logprobs[0] == pytest.approx(row.max() - np.logaddexp.reduce(row), abs=tolerance)
+
+
+def test_gguf_is_the_same_model(tmp_path, daemon):
+    """Hugging Face's folder and the GGUF file of the same weights: equal ids and logprobs, and an equal tokenizer."""
+    c, w = fx.f1()
+    path = tmp_path / "f1.gguf"
+    path.write_bytes(tool.gguf_bytes(tool.metadata(c), tool.f32_tensors(tool.gguf_tensors(c, w))))
+    a, b = daemon(copy(tmp_path)), daemon(path)
+    assert greedy(a) == greedy(b)
+    text = "hello 12345 <|im_start|>user\nabc<|im_end|> ab  \n x"
+    tokens = [d.post("/tokenize", {"prompt": text}).json()["tokens"] for d in (a, b)]
+    assert tokens[0] == tokens[1] and 2 in tokens[0]
+
+
+def test_malformed_gguf(tmp_path):
+    path = tmp_path / "m.gguf"
+    data = (harness.GOLDEN / "gguf" / "q4_0.gguf").read_bytes()
+    path.write_bytes(data[:-1000])
+    refused(path, "m.gguf", str(len(data) - 1000))
+
+
+# ---- the packed cache ----
+
+
+def test_packed_cache(tmp_path, daemon):
+    """The next start answers the same from it, and a damaged one is made again with a line in the log."""
+    model, cache = harness.GOLDEN / "gguf" / "q4_k_m.gguf", tmp_path / "cache"
+    want = greedy(daemon(model))
+    for _ in range(2):
+        d = daemon(model, packed_cache=cache)
+        assert greedy(d) == want and "packed cache" not in d.log
+    [file] = cache.iterdir()
+    with open(file, "r+b") as f:
+        f.seek(200_000)
+        f.write(b"\0" * 64)
+    d = daemon(model, packed_cache=cache)
+    assert greedy(d) == want
+    assert len(re.findall("packed cache", d.log)) == 1

@@ -1,12 +1,14 @@
 #include "engine/cache/layout.h"
 
+#include "engine/kernels/kv_q8.h"
 #include "engine/kernels/math.h"
 
 void tr_kv_layout_init(struct tr_kv_layout *l, enum tr_kv_type type, int page_tokens, int n_layers,
                        int n_kv_heads, int head_dim)
 {
     size_t element = type == TR_KV_F32 ? 4 : 2;
-    size_t sub = (size_t)TR_ATTN_SUB * (size_t)head_dim * element;
+    size_t sub = type == TR_KV_Q8 ? tr_kv_q8_sub_bytes(head_dim)
+                                  : (size_t)TR_ATTN_SUB * (size_t)head_dim * element;
     size_t subs = (size_t)page_tokens / TR_ATTN_SUB;
     *l = (struct tr_kv_layout){
         .type = type,
@@ -34,6 +36,8 @@ void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, in
             kd[d * TR_ATTN_SUB] = k[d];
             vd[d] = v[d];
         }
+    } else if (l->type == TR_KV_Q8) {
+        tr_kv_q8_put(keys, values, lane, l->head_dim, k, v);
     } else {
         uint16_t *kd = (uint16_t *)keys + lane;
         uint16_t *vd = (uint16_t *)values + lane * l->head_dim;
@@ -50,6 +54,10 @@ void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int he
     int lane = slot % TR_ATTN_SUB;
     const void *keys = (const char *)page + tr_kv_key_offset(l, layer, head, slot);
     const void *values = (const char *)page + tr_kv_value_offset(l, layer, head, slot);
+    if (l->type == TR_KV_Q8) {
+        tr_kv_q8_get(keys, values, lane, l->head_dim, k, v);
+        return;
+    }
     for (int d = 0; d < l->head_dim; d++) {
         int kd = d * TR_ATTN_SUB + lane;
         int vd = lane * l->head_dim + d;

@@ -149,6 +149,18 @@ static void count_step(struct tr_engine *e, struct request *r, int64_t now, int 
     r->usage.batch_rows += rows;
 }
 
+/* Drafts that turned out right are computed already. */
+static void deliver_drafts(struct tr_engine *e, struct choice *c, int drafts, int accepted)
+{
+    tr_ngram_learn(&c->drafts, drafts, accepted);
+    c->request->usage.draft_tokens += drafts;
+    c->request->usage.accepted_tokens += accepted;
+    e->now.draft_tokens += (uint64_t)drafts;
+    e->now.accepted_tokens += (uint64_t)accepted;
+    if (accepted)
+        tr_schedule_advance(e->schedule, &c->seq, accepted);
+}
+
 void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int rows)
 {
     struct choice *c = w->choice;
@@ -166,8 +178,8 @@ void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int ro
         return;
     }
     count_step(e, r, now, rows);
-    if (w->n > 1) /* drafts that turned out right are computed already */
-        tr_schedule_advance(e->schedule, &c->seq, w->n - 1);
+    if (w->n_rows > 1)
+        deliver_drafts(e, c, w->n_rows - 1, w->n - 1);
     for (int i = 0; i < w->n; i++) {
         enum tr_finish f = deliver_token(e, c, &w->samples[i]);
         if (f != TR_FINISH_NONE) {

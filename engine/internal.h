@@ -13,6 +13,7 @@
 
 #include "engine/forward/forward.h"
 #include "engine/sample/sampler.h"
+#include "engine/schedule/ngram.h"
 #include "engine/schedule/schedule.h"
 #include "engine/text/tokenizer.h"
 
@@ -20,6 +21,7 @@
 struct choice {
     struct tr_seq seq;
     struct tr_choice *sampling; /* owned */
+    struct tr_ngram drafts;     /* if the engine speculates */
     struct request *request;
     int index;
     int n_tokens;  /* sampled so far */

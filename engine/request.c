@@ -74,6 +74,8 @@ static int open_choice(struct choice *c, struct tr_engine *e, const struct tr_jo
     c->seq.share = job->cache_prompt;
     c->seq.recompute = c->index == 0 && job->prompt_logprobs >= 0;
     c->open = true;
+    if (e->options.speculation && tr_ngram_init(&c->drafts, max_ids) < 0)
+        return TR_ENOMEM;
     return tr_choice_open(&c->sampling, job, c->index, max_ids - job->n_prompt, e->info.vocab_size,
                           e->eog, e->n_eog);
 }
@@ -118,6 +120,7 @@ struct request *tr__request_free(struct request *r)
     for (int i = 0; i < r->n; i++) {
         tr_seq_done(&r->choices[i].seq);
         tr_choice_close(r->choices[i].sampling);
+        tr_ngram_done(&r->choices[i].drafts);
     }
     free(r->choices);
     tr_job_free(r->job);

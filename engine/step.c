@@ -46,6 +46,20 @@ static void announce(struct tr_engine *e)
     }
 }
 
+/* Guesses behind the last token of every sequence that decodes. */
+static void draft(struct tr_engine *e)
+{
+    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = r->next)
+        for (int i = 0; i < r->n; i++) {
+            struct tr_seq *seq = &r->choices[i].seq;
+            bool decodes =
+                seq->running && seq->n_ids > seq->n_prompt && seq->n_ids - seq->n_computed == 1;
+            int max = TR_MIN(seq->max_ids - seq->n_ids - 1, TR_MAX_DRAFTS);
+            seq->n_drafts =
+                decodes ? tr_ngram_draft(&r->choices[i].drafts, seq->ids, seq->n_ids, max) : 0;
+        }
+}
+
 /* What the planned rows of a sequence are for. */
 static struct head_rows head_rows(const struct tr_seq *seq, struct choice *c)
 {
@@ -191,6 +205,8 @@ void *tr__engine_thread(void *engine)
         int64_t until = end_requests(e);
         if (!open)
             break;
+        if (e->options.speculation)
+            draft(e);
         const struct tr_plan *plan = tr_schedule_plan(e->schedule);
         int n = plan->n;
         announce(e);

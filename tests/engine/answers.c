@@ -179,6 +179,41 @@ static void alone_equals_in_company(void **state)
     tr_engine_close(e);
 }
 
+/* Speculation guesses and verifies; greedy text of a tiny model loops, so guesses come true. */
+static void speculation(void **state)
+{
+    (void)state;
+    static struct outcome plain[MANY], drafted[MANY];
+    for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
+        struct tr_engine_options opt = drive_options(cases[i]);
+        struct tr_engine *e = drive_open(opt);
+        for (int k = 0; k < MANY; k++)
+            drive(e, mixed_job(k), &plain[k]);
+        tr_engine_close(e);
+        opt.speculation = true;
+        e = drive_open(opt);
+        for (int k = 0; k < MANY; k++)
+            drive_submit(e, mixed_job(k), &drafted[k]);
+        for (int k = 0; k < MANY; k++) {
+            drive_wait(&drafted[k]);
+            assert_same(&drafted[k], &plain[k], "speculation");
+        }
+        int32_t loop[120];
+        for (int k = 0; k < 120; k++)
+            loop[k] = 20 + k % 5;
+        drive(e, drive_job(loop, 120, 100), &drafted[0]);
+        assert_true(drafted[0].usage.draft_tokens > 0);
+        struct tr_engine_stats s = drive_idle(e);
+        assert_true(s.accepted_tokens > 0 && s.accepted_tokens <= s.draft_tokens);
+        assert_int_equal(s.local_pages_used + s.global_pages_used, 0);
+        tr_engine_close(e);
+        e = drive_open(drive_options(cases[i]));
+        drive(e, drive_job(loop, 120, 100), &plain[0]);
+        assert_same(&drafted[0], &plain[0], "speculation");
+        tr_engine_close(e);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +221,7 @@ int main(void)
         cmocka_unit_test(same_in_every_shape),
         cmocka_unit_test(chunks_and_long_decode),
         cmocka_unit_test(alone_equals_in_company),
+        cmocka_unit_test(speculation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,22 @@
  * Each line of stdin is an object: `template`, then either `context` (an object whose members are the
  * variables) or `messages` and what belongs to them (`tools`, `documents`, `variables`,
  * `add_generation_prompt`, `continue_final_message`, `bos_token`, `eos_token`, `pad_token`), and `now`.
- * Each answer is an object on one line: `text` and `data` (byte ranges that came with the request), or
- * `error`, `param` and `stage` ("load" or "render").
+ * With `checkpoint` (a folder with a tokenizer) and `vocab_size` the messages go through a chat, which
+ * adds `ids`. Each answer is an object on one line: `text` and `data` (byte ranges that came with the
+ * request), or `error`, `param` and `stage` ("load", "render" or "encode").
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/json.h"
-#include "engine/text/template/template.h"
+#include "engine/text/chat.h"
+
+/* The tokenizer of the checkpoint that was asked for last. */
+static struct {
+    struct tr_tokenizer *tokenizer;
+    char folder[512];
+} kept;
 
 static void answer_error(struct tr_buf *out, const char *stage, const struct tr_err *err)
 {
@@ -25,14 +32,17 @@ static void answer_error(struct tr_buf *out, const char *stage, const struct tr_
     tr_buf_adds(out, "}");
 }
 
-static void answer_text(struct tr_buf *out, const struct tr_rendered *r)
+static void answer_text(struct tr_buf *out, const struct tr_rendered *r, const struct tr_ids *ids)
 {
     tr_buf_adds(out, "{\"text\": ");
     tr_json_quote(out, r->text, r->n);
     tr_buf_adds(out, ", \"data\": [");
     for (size_t i = 0; i < r->n_data; i++)
         tr_buf_addf(out, "%s[%zu, %zu]", i ? ", " : "", r->data[i].begin, r->data[i].end);
-    tr_buf_adds(out, "]}");
+    tr_buf_adds(out, ids ? "], \"ids\": [" : "]");
+    for (size_t i = 0; ids && i < ids->n; i++)
+        tr_buf_addf(out, "%s%d", i ? ", " : "", (int)ids->ids[i]);
+    tr_buf_adds(out, ids ? "]}" : "}");
 }
 
 static const char *token(const struct tr_json *line, const char *name)
@@ -54,39 +64,102 @@ static int read_input(const struct tr_json *line, struct tr_template_input *in, 
     return r;
 }
 
-static int answer(const struct tr_json *line, struct tr_buf *out)
+/* Renders the template by itself. */
+static void answer_render(const struct tr_json *source_of, const struct tr_template_input *in,
+                          struct tr_buf *out)
 {
     const char *source;
     size_t n;
     struct tr_err err = {0};
     struct tr_template *t = NULL;
-    struct tr_template_input in = {0};
     struct tr_rendered text = {0};
+    const char *stage = "load";
+    int r = tr_json_as_string(source_of, &source, &n, &err);
+    if (r == 0)
+        r = tr_template_load(&t, source, n, &err);
+    if (r == 0) {
+        stage = "render";
+        r = tr_template_render(t, in, &text, &err);
+    }
+    if (r < 0)
+        answer_error(out, stage, &err);
+    else
+        answer_text(out, &text, NULL);
+    tr_rendered_done(&text);
+    tr_template_free(t);
+}
+
+static int keep_tokenizer(const char *folder, int vocab_size, struct tr_err *err)
+{
+    if (kept.tokenizer && strcmp(kept.folder, folder) == 0)
+        return 0;
+    kept.tokenizer = tr_tokenizer_free(kept.tokenizer);
+    snprintf(kept.folder, sizeof kept.folder, "%s", folder);
+    return tr_tokenizer_load(&kept.tokenizer, folder, vocab_size, err);
+}
+
+/* Sends the messages through a chat. */
+static void answer_chat(const struct tr_json *line, const struct tr_template_input *in,
+                        struct tr_buf *out)
+{
+    struct tr_err err = {0};
+    struct tr_chat *chat = NULL;
+    struct tr_rendered text = {0};
+    struct tr_ids ids = {0};
+    const char *folder = NULL, *source = NULL, *stage = "load";
+    int64_t vocab_size = 0;
+    struct tr_chat_request q = {.messages = in->messages,
+                                .tools = in->tools,
+                                .documents = in->documents,
+                                .kwargs = in->variables,
+                                .add_generation_prompt = in->add_generation_prompt,
+                                .continue_final_message = in->continue_final_message,
+                                .now = in->now};
+    int r = tr_json_string(line, "checkpoint", &folder, NULL, &err);
+    if (r == 0)
+        r = tr_json_int(line, "vocab_size", 1, 1 << 30, &vocab_size, &err);
+    if (r == 0)
+        r = tr_json_opt_string(line, "template", &source, NULL, &err);
+    if (r == 0)
+        r = keep_tokenizer(folder, (int)vocab_size, &err);
+    if (r == 0)
+        r = tr_chat_open(&chat, kept.tokenizer, source, &err);
+    if (r == 0) {
+        stage = "render";
+        r = tr_chat_render(chat, &q, &text, &err);
+    }
+    if (r == 0) {
+        stage = "encode";
+        r = tr_chat_encode(chat, &text, 0, &ids);
+    }
+    if (r < 0)
+        answer_error(out, stage, &err);
+    else
+        answer_text(out, &text, &ids);
+    free(ids.ids);
+    tr_rendered_done(&text);
+    tr_chat_close(chat);
+}
+
+static int answer(const struct tr_json *line, struct tr_buf *out)
+{
+    struct tr_template_input in = {0};
+    struct tr_err err = {0};
     struct tr_json messages = tr_json_get(line, "messages"), tools = tr_json_get(line, "tools");
     struct tr_json documents = tr_json_get(line, "documents");
-    struct tr_json variables = tr_json_get(line, "variables"),
-                   context = tr_json_get(line, "context");
-    int r = tr_json_string(line, "template", &source, &n, &err);
-    if (r == 0)
-        r = read_input(line, &in, &err);
-    if (r < 0)
-        return r;
+    struct tr_json variables = tr_json_get(line, "variables");
+    struct tr_json context = tr_json_get(line, "context"), source = tr_json_get(line, "template");
+    struct tr_json checkpoint = tr_json_get(line, "checkpoint");
+    if (read_input(line, &in, &err) < 0)
+        return -1;
     in.messages = messages.node ? &messages : NULL;
     in.tools = &tools;
     in.documents = &documents;
     in.variables = context.node ? &context : &variables;
-    r = tr_template_load(&t, source, n, &err);
-    if (r < 0) {
-        answer_error(out, "load", &err);
-        return 0;
-    }
-    r = tr_template_render(t, &in, &text, &err);
-    if (r < 0)
-        answer_error(out, "render", &err);
+    if (checkpoint.node)
+        answer_chat(line, &in, out);
     else
-        answer_text(out, &text);
-    tr_rendered_done(&text);
-    tr_template_free(t);
+        answer_render(&source, &in, out);
     return 0;
 }
 
@@ -113,5 +186,6 @@ int main(void)
         tr_buf_done(&out);
     }
     free(line);
+    tr_tokenizer_free(kept.tokenizer);
     return status;
 }

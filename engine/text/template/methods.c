@@ -297,6 +297,8 @@ static struct tpl_value join(struct tpl_vm *vm, const struct tpl_str *s, struct 
     struct tpl_value v;
     size_t mark = vm->text.len;
     for (uint64_t i = 0; tr_tpl_next(vm, &c, &v); i++) {
+        if (s->markup)
+            v = tr_tpl_escape(vm, v);
         if (v.type != TPL_STR)
             tr_tpl_fail(vm, "sequence item %llu: expected str instance, %s found",
                         (unsigned long long)i, tr_tpl_type_name(v));
@@ -304,7 +306,7 @@ static struct tpl_value join(struct tpl_vm *vm, const struct tpl_str *s, struct 
             tr_tpl_put_str(vm, s);
         tr_tpl_put_str(vm, v.u.str);
     }
-    return tr_tpl_cut(vm, mark);
+    return tr_tpl_with_markup(vm, tr_tpl_cut(vm, mark), s->markup);
 }
 
 static struct tpl_value partition(struct tpl_vm *vm, struct tpl_str *s, char how,

@@ -35,6 +35,19 @@ static int lower(const struct tpl_str *s, size_t after, uint32_t c, uint32_t out
     return 1;
 }
 
+/* The other case of a character; title case letters have both, and stay. */
+static int swapped(const struct tpl_str *s, size_t after, uint32_t c, uint32_t out[3])
+{
+    uint32_t up[3], low[3];
+    int n_up = tr_uni_map(c, TR_UNI_UPPER, up), n_low = lower(s, after, c, low);
+    bool has_upper = n_up != 1 || up[0] != c, has_lower = n_low != 1 || low[0] != c;
+    out[0] = c;
+    if (has_upper == has_lower)
+        return 1;
+    memcpy(out, has_upper ? up : low, sizeof up);
+    return has_upper ? n_up : n_low;
+}
+
 /* how: u upper, l lower, c capitalize, t title, s swapcase */
 struct tpl_value tr_tpl_change_case(struct tpl_vm *vm, const struct tpl_str *s, char how)
 {
@@ -48,14 +61,12 @@ struct tpl_value tr_tpl_change_case(struct tpl_vm *vm, const struct tpl_str *s, 
         int n;
         if (how == 'u')
             n = tr_uni_map(c, TR_UNI_UPPER, out);
+        else if (how == 's')
+            n = swapped(s, reader.at, c, out);
         else if (how == 'l' || (how == 'c' && !first) || (how == 't' && after_cased))
             n = lower(s, reader.at, c, out);
-        else if (how != 's')
-            n = tr_uni_map(c, TR_UNI_TITLE, out);
-        else if (lower(s, reader.at, c, out) == 1 && out[0] == c)
-            n = tr_uni_map(c, TR_UNI_UPPER, out);
         else
-            n = lower(s, reader.at, c, out);
+            n = tr_uni_map(c, TR_UNI_TITLE, out);
         for (int i = 0; i < n; i++)
             tr_tpl_put_char(vm, out[i], origin);
         after_cased = how == 't' && tr_uni_cased(c);

@@ -90,7 +90,7 @@ static int fill(struct tr_weights *w, const struct tr_weights_options *o, const 
             warn(&st->warnings, "packed cache is made again", why.msg);
     }
     /* The page cache keeps the files for the next start, if they fit beside the weights. */
-    bool drop = w->file_bytes > tr_memory_left("/sys/fs/cgroup");
+    bool drop = w->file_bytes + st->arena.bytes > tr_memory_left("/sys/fs/cgroup");
     int rc = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
     if (!rc && p->path &&
         tr_packed_write(p, st->arena.data, st->arena.bytes, o->pool, *values, &why))

@@ -142,8 +142,8 @@ def checkpoint(tmp_path_factory):
     edges, pieces = {}, {}
     for script in all_scripts():
         for a, b in zip((b"\n", *script), (*script, "<|im_end|>")):
-            # A piece that ends one script and goes on in another goes on if it may; "x " begins before "<think>" does.
-            edges.setdefault(a, {})[b] = 20.0 if b == "<|im_end|>" else 31.0 if b == b"x " else 30.0
+            # A piece that ends one script and goes on in another goes on if it may; what begins with x begins first.
+            edges.setdefault(a, {})[b] = 20.0 if b == "<|im_end|>" else 31.0 if b[:1] == b"x" else 30.0
         pieces.update((p, None) for p in script if isinstance(p, bytes))
     config, weights, tokenizer = fx.fscript(edges, list(pieces), max_position_embeddings=2048)
     return fx.write(tmp_path_factory.mktemp("tags") / "tags", config, weights, tokenizer), tokenizer

@@ -17,9 +17,10 @@ static const struct srv_field own_fields[] = {
         "prompt", AT(prompt),
         "\"anyOf\":[{\"type\":\"string\"},"
         "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}},"
-        "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0}},"
+        "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0,"
+        "\"maximum\":@}},"
         "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"array\",\"minItems\":1,"
-        "\"items\":{\"type\":\"integer\",\"minimum\":0}}}]",
+        "\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":@}}}]",
         "text, token ids, or a list of either"),
     SRV_OPT_INT_FIELD("max_tokens", AT(max_tokens), 0, INT64_MAX, -1,
                       "longest answer, 16 if absent; 0 with echo or prompt_logprobs only"),

@@ -1,7 +1,6 @@
 #include "server/conn.h"
 
 #include <microhttpd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -62,16 +61,16 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
 /* Says why and closes; libmicrohttpd cannot answer in the middle of a request. */
 static void time_out(struct srv_conn *c)
 {
-    static const char body[] =
-        "{\"error\":{\"message\":\"the request did not arrive in time\","
-        "\"type\":\"invalid_request_error\",\"param\":null,\"code\":\"request_timeout\"}}";
-    char answer[512];
-    int n = snprintf(answer, sizeof answer,
-                     "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
-                     "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                     sizeof body - 1, body);
+    struct tr_buf body = {0}, answer = {0};
+    srv_error_object(&body, SRV_TIMEOUT, NULL, "the request did not arrive in time");
+    tr_buf_addf(&answer,
+                "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
+                "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                body.len, body.data);
     if (c->req && c->req->phase == SRV_BODY && !c->srv->options->tls_cert)
-        (void)!send(c->fd, answer, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)!send(c->fd, answer.data, answer.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    tr_buf_done(&body);
+    tr_buf_done(&answer);
     shutdown(c->fd, SHUT_RDWR);
 }
 

@@ -115,7 +115,7 @@ int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
     return 0;
 }
 
-void srv_field_schema(struct tr_buf *out, const struct srv_field *f)
+static void add_schema(struct tr_buf *out, const struct srv_field *f, int max_id)
 {
     switch (f->type) {
     case SRV_FIELD_BOOL:
@@ -134,7 +134,12 @@ void srv_field_schema(struct tr_buf *out, const struct srv_field *f)
                     f->number_default);
         break;
     case SRV_FIELD_VALUE:
-        tr_buf_addf(out, "{%s", f->schema);
+        tr_buf_addc(out, '{');
+        for (const char *p = f->schema; *p; p++)
+            if (*p == '@')
+                tr_buf_addf(out, "%d", max_id);
+            else
+                tr_buf_addc(out, *p);
         break;
     case SRV_FIELD_IGNORED:
         tr_buf_adds(out, "{\"x-support\":\"ignored\"");
@@ -148,7 +153,8 @@ void srv_field_schema(struct tr_buf *out, const struct srv_field *f)
     tr_buf_addc(out, '}');
 }
 
-void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables, size_t n_tables)
+void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables, size_t n_tables,
+                       int max_id)
 {
     const char *sep = "";
     for (size_t t = 0; t < n_tables; t++)
@@ -157,7 +163,7 @@ void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables
             if (find(tables, t, f->name, strlen(f->name)))
                 continue;
             tr_buf_addf(out, "%s\"%s\":", sep, f->name);
-            srv_field_schema(out, f);
+            add_schema(out, f, max_id);
             sep = ",";
         }
 }

@@ -82,9 +82,8 @@ TR_NODISCARD int srv_fields_take(const struct srv_table *const *tables, size_t n
                                  const struct tr_json *root, bool strict, void *params,
                                  struct tr_err *err);
 
-/* Appends the JSON schema of one field. */
-void srv_field_schema(struct tr_buf *out, const struct srv_field *field);
-/* Appends "name":schema pairs of all tables, comma-separated. */
-void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables, size_t n_tables);
+/* Appends "name":schema pairs of all tables, comma-separated. max_id: the largest token id. */
+void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables, size_t n_tables,
+                       int max_id);
 
 #endif

@@ -31,6 +31,7 @@ struct MHD_Connection;
     X(MODEL, 404, "not_found_error", "model_not_found")                                            \
     X(PATH, 404, "not_found_error", "not_found")                                                   \
     X(METHOD, 405, "invalid_request_error", "method_not_allowed")                                  \
+    X(TIMEOUT, 408, "invalid_request_error", "request_timeout")                                    \
     X(TOO_LARGE, 413, "invalid_request_error", "request_too_large")                                \
     X(MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type")                          \
     X(EXPECTATION, 417, "invalid_request_error", "expectation_failed")                             \
@@ -48,6 +49,7 @@ enum srv_problem {
 #define X(name, status, type, code) SRV_##name,
     SRV_PROBLEM_MAP(X)
 #undef X
+        SRV_N_PROBLEMS
 };
 
 enum srv_method { SRV_GET, SRV_HEAD, SRV_POST, SRV_OPTIONS, SRV_OTHER };
@@ -127,6 +129,7 @@ void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, co
 /* The same for an engine or parser error. */
 void srv_refuse_err(struct srv_req *req, const struct tr_err *err);
 enum srv_problem srv_problem_of(int code); /* of a TR_E… */
+int srv_problem_status(enum srv_problem why);
 /* Appends {"error":{...}}. */
 void srv_error_object(struct tr_buf *out, enum srv_problem why, const char *param, const char *msg);
 

@@ -51,7 +51,8 @@ static const struct srv_field common[] = {
                     "\"maxLength\":4096},\"maxItems\":64},{\"type\":\"null\"}]",
                     "the answer ends before the first of these texts"),
     SRV_VALUE_FIELD("stop_token_ids", AT(stop_token_ids),
-                    "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"integer\",\"minimum\":0},"
+                    "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"integer\",\"minimum\":0,"
+                    "\"maximum\":@},"
                     "\"maxItems\":1024",
                     "token ids that end the answer"),
     SRV_BOOL_FIELD("include_stop_str_in_output", AT(include_stop), false,
@@ -64,7 +65,8 @@ static const struct srv_field common[] = {
                     "\"propertyNames\":{\"pattern\":\"^[0-9]+$\"}",
                     "token id to what is added to its logit"),
     SRV_VALUE_FIELD("allowed_token_ids", AT(allowed_token_ids),
-                    "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"integer\",\"minimum\":0},"
+                    "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"integer\",\"minimum\":0,"
+                    "\"maximum\":@},"
                     "\"minItems\":1",
                     "only these tokens may be generated"),
     SRV_VALUE_FIELD("bad_words", AT(bad_words),

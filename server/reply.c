@@ -46,6 +46,11 @@ enum srv_problem srv_problem_of(int code)
     }
 }
 
+int srv_problem_status(enum srv_problem why)
+{
+    return problems[why].status;
+}
+
 static void add_string_or_null(struct tr_buf *out, const char *s)
 {
     if (s)

@@ -32,7 +32,7 @@ const struct srv_route srv_routes[] = {
     {"/ping", srv_health, NULL, SRV_OPEN | SRV_ALWAYS, "Ready to serve"},
     {"/version", srv_version, NULL, SRV_OPEN | SRV_ALWAYS, "Version of the daemon"},
     {"/metrics", srv_metrics_get, NULL, SRV_OPEN | SRV_ALWAYS, "Prometheus metrics"},
-    {"/openapi.json", srv_openapi_get, NULL, SRV_OPEN | SRV_ALWAYS, "This description"},
+    {"/openapi.json", srv_openapi_get, NULL, SRV_OPEN, "This description"},
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
 

@@ -19,9 +19,9 @@ struct params {
 
 static const struct srv_field tokenize_rows[] = {
     SRV_IGNORED_FIELD("model", "there is one"),
-    SRV_VALUE_FIELD("prompt", AT(prompt), "\"type\":\"string\"",
+    SRV_VALUE_FIELD("prompt", AT(prompt), "\"type\":[\"string\",\"null\"]",
                     "the text; the answer has count, max_model_len, tokens and token_strs"),
-    SRV_VALUE_FIELD("content", AT(content), "\"type\":\"string\"",
+    SRV_VALUE_FIELD("content", AT(content), "\"type\":[\"string\",\"null\"]",
                     "the text; the answer has tokens only"),
     SRV_BOOL_FIELD("add_special_tokens", AT(add_special_tokens), true,
                    "with prompt: begin with the start token, if the tokenizer has one"),
@@ -39,9 +39,10 @@ const struct srv_table *const srv_tokenize_tables[] = {&tokenize_fields,
 
 static const struct srv_field detokenize_rows[] = {
     SRV_IGNORED_FIELD("model", "there is one"),
-    SRV_VALUE_FIELD("tokens", AT(tokens),
-                    "\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}",
-                    "token ids"),
+    SRV_VALUE_FIELD(
+        "tokens", AT(tokens),
+        "\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":@}",
+        "token ids"),
 };
 static const struct srv_table detokenize_fields = {detokenize_rows, TR_ARRAY_LEN(detokenize_rows)};
 const struct srv_table *const srv_detokenize_tables[] = {&detokenize_fields};

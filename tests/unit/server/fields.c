@@ -23,7 +23,7 @@ static const struct srv_field rows[] = {
     SRV_INT_FIELD("count", AT(count), -2, 9, 3, "a number"),
     SRV_OPT_INT_FIELD("limit", AT(limit), 0, INT64_MAX, -1, "a bound"),
     SRV_ABOVE_FIELD("share", AT(share), 0, 1, 0.5, "a share"),
-    SRV_VALUE_FIELD("value", AT(value), "\"type\":\"string\"", "anything"),
+    SRV_VALUE_FIELD("value", AT(value), "\"type\":\"integer\",\"maximum\":@", "anything"),
     SRV_IGNORED_FIELD("note", "a note"),
     SRV_REFUSED_FIELD("magic", "magic"),
 };
@@ -138,7 +138,7 @@ static void test_schema(void **state)
     int64_t n;
     double x;
     tr_buf_addc(&out, '{');
-    srv_fields_schema(&out, tables, 1);
+    srv_fields_schema(&out, tables, 1, 77);
     tr_buf_addc(&out, '}');
     assert_int_equal(tr_json_parse(&doc, out.data, out.len, &err), 0);
     struct tr_json root = tr_json_root(doc, NULL), f;
@@ -153,6 +153,9 @@ static void test_schema(void **state)
     assert_false(tr_json_given(&f));
     f = tr_json_get(&root, "share");
     assert_int_equal(tr_json_double(&f, "exclusiveMinimum", -9, 9, &x, &err), 0);
+    f = tr_json_get(&root, "value");
+    assert_int_equal(tr_json_int(&f, "maximum", -99, 99, &n, &err), 0);
+    assert_int_equal(n, 77);
     tr_json_free(doc);
     tr_buf_done(&out);
 }

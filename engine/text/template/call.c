@@ -9,11 +9,13 @@
 /* The n-th name of a comma-separated list; NULL beyond the end. */
 static const char *param_name(const char *params, uint32_t n, size_t *ret_len)
 {
-    for (; n && params; n--) {
+    for (; n; n--) {
         params = strchr(params, ',');
-        params += params != NULL;
+        if (!params)
+            return NULL;
+        params++;
     }
-    if (!params || !*params || *params == '*')
+    if (!*params || *params == '*')
         return NULL;
     *ret_len = strcspn(params, ",");
     return params;

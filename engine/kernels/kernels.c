@@ -2,7 +2,7 @@
  * Which level of the ladder this machine can climb, and its table.
  *
  * CPUID says what the processor has, XGETBV what the operating system saves at a context switch;
- * both must agree. Tiles need the kernel's permission besides.
+ * both must agree. Tiles need the kernel's permission besides, and must prove themselves.
  */
 #include "engine/kernels/kernels.h"
 
@@ -33,7 +33,8 @@ static bool has(uint32_t word, uint32_t bits)
 
 enum tr_isa tr_isa_detect(void)
 {
-    enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xE6 };
+    enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xE6, XCR0_TILES = 0x60000 };
+    const uint32_t amx_bf16_tile_int8 = 1U << 22 | 1U << 24 | 1U << 25;
     uint32_t a;
     uint32_t b;
     uint32_t c;
@@ -48,7 +49,9 @@ enum tr_isa tr_isa_detect(void)
         !has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) ||
         !has(c, bit_AVX512VNNI))
         return TR_ISA_AVX2;
-    return TR_ISA_AVX512;
+    if ((saved & XCR0_TILES) != XCR0_TILES || !has(d, amx_bf16_tile_int8) || !tr__amx_usable())
+        return TR_ISA_AVX512;
+    return TR_ISA_AMX;
 }
 
 const char *tr_isa_name(enum tr_isa isa)
@@ -64,6 +67,8 @@ const struct tr_kernels *tr_kernels_select(enum tr_isa limit)
 {
     enum tr_isa level = TR_MIN(limit, tr_isa_detect());
     switch (level) {
+    case TR_ISA_AMX:
+        return &tr__kernels_amx;
     case TR_ISA_AVX512:
         return &tr__kernels_avx512;
     case TR_ISA_AVX2:

@@ -50,4 +50,21 @@ void tr__avx512_gemm_q5_k(const void *panels, int k, int p0, int p1, const struc
 void tr__avx512_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
                           float *y, size_t ldy);
 
+/* level_avx512.c, gemm_amx.c, check_amx.c */
+extern const struct tr_kernels tr__kernels_amx;
+void tr__amx_gemm_bf16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                       float *y, size_t ldy);
+void tr__amx_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                       float *y, size_t ldy);
+void tr__amx_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                       float *y, size_t ldy);
+void tr__amx_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                       float *y, size_t ldy);
+void tr__amx_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                       float *y, size_t ldy);
+void tr__amx_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                       float *y, size_t ldy);
+/* Whether the kernel lets this process use tiles, and they give the bits of AVX-512. */
+bool tr__amx_usable(void);
+
 #endif

@@ -29,6 +29,11 @@ int srv_dialog_render(const struct srv_limits *limits, const struct srv_dialog *
         if (r < 0)
             return r;
     }
+    if (tr_json_given(&d->documents)) {
+        int r = tr_json_expect(&d->documents, TR_JSON_ARRAY, err);
+        if (r < 0)
+            return r;
+    }
     struct tr_chat_request q = {
         .messages = &d->messages,
         .tools = tr_json_given(&d->tools) ? &d->tools : NULL,

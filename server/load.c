@@ -149,8 +149,7 @@ int srv_chat_open(struct tr_chat **ret, const struct tr_options *o, const struct
         if (r == TR_ENOTFOUND)
             r = 0;
         else if (r < 0)
-            tr_err_set(err, r, "chat_template", "%s: chat template: %s", path ? path : o->model,
-                       cause.msg);
+            tr_err_set(err, r, "chat_template", "%s: %s", path ? path : o->model, cause.msg);
     }
     tr_buf_done(&source);
     return r;

@@ -7,8 +7,6 @@
  */
 #include "engine/checkpoint/fields.h"
 
-#include <stdio.h>
-
 #define ROW(id, json, gguf, member, min, max)                                                      \
     [TR_FIELD_##id] = {{json, gguf}, offsetof(struct tr_model_config, member), min, max}
 
@@ -39,12 +37,12 @@ int *tr_field_int(struct tr_model_config *config, enum tr_field_id id)
 
 int tr_fields_fail(struct tr_err *err, const char *name, const char *key, const char *fmt, ...)
 {
-    char msg[256];
+    struct tr_err inner;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    tr_err_vset(&inner, TR_EFORMAT, NULL, fmt, ap);
     va_end(ap);
-    return tr_err_set(err, TR_EFORMAT, key, "%s: %s: %s", name, key, msg);
+    return tr_err_set(err, TR_EFORMAT, key, "%s: %s: %s", name, key, inner.msg);
 }
 
 int tr_fields_check(struct tr_model_config *c, int keys, const char *name, struct tr_err *err)

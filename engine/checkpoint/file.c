@@ -28,7 +28,7 @@ int tr_file_open(struct tr_file *f, const char *path, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     f->name = printable_name(f->path);
     int rc = 0;
-    struct stat st;
+    struct stat st = {0};
     /* O_NONBLOCK: a FIFO in the place of a file must not stop us here. */
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd < 0 || fstat(f->fd, &st))
@@ -95,18 +95,17 @@ int tr_file_slurp(const char *path, size_t max_bytes, char **ret, size_t *ret_n,
     int rc = tr_file_open(&f, path, err);
     if (rc)
         return rc;
-    char *text = NULL;
-    if (f.size > max_bytes)
+    char *text = f.size <= max_bytes ? calloc(1, f.size + 1) : NULL;
+    if (text)
+        rc = tr_file_read(&f, 0, text, f.size, err);
+    else if (f.size > max_bytes)
         rc = tr_err_set(err, TR_EFORMAT, NULL, "%s: %llu bytes, more than %zu", f.name,
                         (unsigned long long)f.size, max_bytes);
-    else if (!(text = malloc(f.size + 1)))
-        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     else
-        rc = tr_file_read(&f, 0, text, f.size, err);
+        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     if (rc) {
         free(text);
     } else {
-        text[f.size] = '\0';
         *ret = text;
         *ret_n = f.size;
     }

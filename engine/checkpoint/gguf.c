@@ -95,8 +95,10 @@ static int need(struct reader *r, uint64_t n)
     size_t want = TR_MAX(TR_MAX(r->pos + n, 2 * r->have), (size_t)1 << 16);
     want = TR_MIN(want, r->f->size);
     uint8_t *p = realloc(r->g->header, want);
-    if (!p)
-        return tr_err_set(r->err, TR_ENOMEM, NULL, "out of memory");
+    if (!p) {
+        tr_err_set(r->err, TR_ENOMEM, NULL, "out of memory");
+        return TR_ENOMEM;
+    }
     r->g->header = p;
     int rc = tr_file_read(r->f, r->have, p + r->have, want - r->have, r->err);
     if (!rc)

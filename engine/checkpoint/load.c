@@ -28,7 +28,7 @@ struct loader {
     uint8_t *arena;
     bool drop;
     struct chunk *chunks; /* in the plan's order */
-    struct chunk **order; /* in the files' order */
+    size_t *order;        /* indices of chunks, in the files' order */
     size_t n;
     uint64_t total;                /* bytes of all chunks in the files */
     uint64_t max_file, max_memory; /* bytes of the largest chunk: in the file, converted */
@@ -105,29 +105,36 @@ static void fail(struct loader *l, const struct tr_err *err)
     atomic_store(&l->failed, true);
 }
 
+static void load_chunks(struct loader *l, const struct scratch *sc, int tid)
+{
+    while (!atomic_load(&l->failed)) {
+        size_t i = atomic_fetch_add(&l->next, 1);
+        if (i >= l->n)
+            break;
+        struct chunk *c = &l->chunks[l->order[i]];
+        struct tr_err err;
+        if (load_chunk(l, c, sc, &err))
+            fail(l, &err);
+        uint64_t bytes = tr_slot_file_bytes(c->slot, c->rows);
+        uint64_t done = atomic_fetch_add(&l->done, bytes) + bytes;
+        if (tid == 0 && l->options->progress)
+            l->options->progress(l->options->progress_arg, done, l->total);
+    }
+}
+
 static void work(void *arg, int tid, int n_threads)
 {
     struct loader *l = arg;
     struct scratch sc = {.file = malloc(l->max_file),
                          .converted = malloc(l->max_memory),
                          .row = malloc((size_t)l->max_k * sizeof *sc.row)};
-    struct tr_err err;
     (void)n_threads;
-    if (!sc.file || !sc.converted || !sc.row) {
+    if (sc.file && sc.converted && sc.row) {
+        load_chunks(l, &sc, tid);
+    } else {
+        struct tr_err err;
         tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
         fail(l, &err);
-    }
-    while (!atomic_load(&l->failed)) {
-        size_t i = atomic_fetch_add(&l->next, 1);
-        if (i >= l->n)
-            break;
-        struct chunk *c = l->order[i];
-        if (load_chunk(l, c, &sc, &err))
-            fail(l, &err);
-        uint64_t bytes = tr_slot_file_bytes(c->slot, c->rows);
-        uint64_t done = atomic_fetch_add(&l->done, bytes) + bytes;
-        if (tid == 0 && l->options->progress)
-            l->options->progress(l->options->progress_arg, done, l->total);
     }
     free(sc.row);
     free(sc.converted);
@@ -141,9 +148,10 @@ static int rows_per_chunk(const struct tr_slot *slot)
     return (int)TR_MIN(rows, (uint64_t)slot->n);
 }
 
-static int by_place(const void *a, const void *b)
+static int by_place(const void *a, const void *b, void *chunks)
 {
-    const struct chunk *x = *(struct chunk *const *)a, *y = *(struct chunk *const *)b;
+    const struct chunk *x = (struct chunk *)chunks + *(const size_t *)a;
+    const struct chunk *y = (struct chunk *)chunks + *(const size_t *)b;
     if (x->slot->tensor->file != y->slot->tensor->file)
         return x->slot->tensor->file < y->slot->tensor->file ? -1 : 1;
     uint64_t p = x->slot->offset + tr_slot_file_bytes(x->slot, x->row);
@@ -155,8 +163,8 @@ static int cut(struct loader *l, const struct tr_plan *plan, struct tr_err *err)
 {
     for (size_t i = 0; i < plan->n; i++)
         l->n += TR_CEIL_DIV((size_t)plan->slots[i].n, (size_t)rows_per_chunk(&plan->slots[i]));
-    l->chunks = calloc(l->n, sizeof *l->chunks);
-    l->order = calloc(l->n, sizeof *l->order);
+    l->chunks = calloc(l->n + 1, sizeof *l->chunks);
+    l->order = calloc(l->n + 1, sizeof *l->order);
     if (!l->chunks || !l->order)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     size_t n = 0;
@@ -169,11 +177,11 @@ static int cut(struct loader *l, const struct tr_plan *plan, struct tr_err *err)
         l->max_k = TR_MAX(l->max_k, slot->k);
         for (int row = 0; row < slot->n; row += rows, n++) {
             l->chunks[n] = (struct chunk){slot, row, TR_MIN(rows, slot->n - row), {0}};
-            l->order[n] = &l->chunks[n];
+            l->order[n] = n;
         }
     }
     l->total = plan->source_bytes;
-    qsort(l->order, l->n, sizeof(struct chunk *), by_place);
+    qsort_r(l->order, l->n, sizeof *l->order, by_place, l->chunks);
     return 0;
 }
 

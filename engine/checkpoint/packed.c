@@ -34,7 +34,7 @@ static void describe_packing(struct tr_buf *b)
     enum { N = 17, K = 512 }; /* more than one panel, more than one group of blocks */
     static const float step = 0.37F;
     float row[K];
-    uint8_t *src = calloc(N * K, sizeof(float)), *packed = calloc(2 * N * K, sizeof(float));
+    uint8_t *src = calloc(N, 4 * K), *packed = calloc(2 * N, 4 * K);
     b->oom |= !src || !packed;
     for (enum tr_wtype type = TR_W_F16; type < TR_W_COUNT && !b->oom; type++) {
         size_t bytes = tr_file_row_bytes(type, K);
@@ -139,8 +139,8 @@ int tr_packed_read(const struct tr_packed *packed, uint8_t *arena, uint64_t byte
     if (access(packed->path, F_OK) != 0)
         return TR_ENOTFOUND;
     struct tr_file f;
-    struct header h;
-    struct tr_hash sum;
+    struct header h = {0};
+    struct tr_hash sum = {0};
     int rc = tr_file_open(&f, packed->path, err);
     if (rc)
         return rc;

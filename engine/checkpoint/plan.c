@@ -48,29 +48,27 @@ uint64_t tr_slot_file_bytes(const struct tr_slot *slot, int rows)
 static int is_bf16(const struct tr_slot *slot, const struct tr_source *s, bool *ret,
                    struct tr_err *err)
 {
-    *ret = slot->tensor->type == TR_W_BF16;
-    if (*ret)
-        return 0;
     uint64_t row = tr_slot_file_bytes(slot, 1);
     void *src = malloc(row);
-    float *x = malloc((size_t)slot->k * sizeof *x);
-    int rc = src && x ? 0 : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    bool exact = true;
-    for (int r = 0; r < slot->n && exact && !rc; r++) {
+    float *x = calloc((size_t)slot->k, sizeof *x);
+    uint32_t bits, low = 0;
+    int rc = 0;
+    for (int r = 0; r < slot->n && !low && src && x; r++) {
         rc = tr_file_read(&s->files[slot->tensor->file], slot->offset + (uint64_t)r * row, src, row,
                           err);
         if (rc)
             break;
         tr_dequantize_row(slot->tensor->type, src, slot->k, x);
         for (int i = 0; i < slot->k; i++) {
-            uint32_t bits;
             memcpy(&bits, &x[i], sizeof bits);
-            exact &= (bits & 0xFFFF) == 0;
+            low |= bits & 0xFFFF;
         }
     }
+    if (!src || !x)
+        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     free(x);
     free(src);
-    *ret = exact;
+    *ret = low == 0;
     return rc;
 }
 
@@ -104,7 +102,7 @@ static bool fits_in_place(const struct tr_slot *slot, struct tr_source *s)
 static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_choice choice,
                    bool use_mmap, struct tr_err *err)
 {
-    bool bf16 = false;
+    bool exact = true;
     int rc;
     switch (slot->kind) {
     case TR_SLOT_MATRIX:
@@ -116,10 +114,9 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
         slot->bytes = (uint64_t)slot->k * sizeof(float);
         break;
     case TR_SLOT_ROUTER:
-        rc = is_bf16(slot, s, &bf16, err);
-        if (rc)
+        if (slot->tensor->type != TR_W_BF16 && (rc = is_bf16(slot, s, &exact, err)))
             return rc;
-        slot->type = bf16 ? TR_W_BF16 : TR_W_F32;
+        slot->type = exact ? TR_W_BF16 : TR_W_F32;
         slot->bytes = (uint64_t)slot->n * tr_file_row_bytes(slot->type, slot->k);
         break;
     case TR_SLOT_EMBED:

@@ -146,7 +146,7 @@ static int load(struct tr_weights *w, const struct tr_weights_options *o, struct
 {
     struct tr_weights_store *st = w->store;
     struct tr_packed packed = {0};
-    struct tr_hash values, print;
+    struct tr_hash values = {0}, print;
     struct tr_buf text = {0};
     int rc = tr_plan_layout(&st->plan, &st->source, o->choice, o->use_mmap, err);
     if (rc)

@@ -42,7 +42,7 @@ LIBS       := -lmicrohttpd -luv -ljansson -lpcre2-8 -lutf8proc -lopenblas -lm
 # One instruction set a file; no other file has any.
 KERNEL_FLAGS := $(if $(SAN),,-O3) -fno-math-errno -fno-trapping-math
 AVX2_FLAGS   := -mavx2 -mfma -mf16c
-AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 AMX_FLAGS    := $(AVX512_FLAGS) -mamx-tile -mamx-int8 -mamx-bf16
 $(BUILD)/engine/kernels/%.o:        KERNEL = $(KERNEL_FLAGS)
 $(BUILD)/engine/kernels/%_avx2.o:   KERNEL = $(KERNEL_FLAGS) $(AVX2_FLAGS)

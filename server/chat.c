@@ -1,7 +1,6 @@
 #include "server/chat.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "server/logprobs.h"
 #include "server/openai.h"

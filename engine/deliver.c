@@ -34,8 +34,6 @@ void tr__leave(struct tr_engine *e, struct choice *c)
     if (!c->entered)
         return;
     c->request->usage.preemptions += c->seq.n_preempted;
-    if (c->index == 0)
-        c->request->usage.cached_tokens = c->seq.n_cached;
     c->entered = false;
     tr_schedule_remove(e->schedule, &c->seq);
 }

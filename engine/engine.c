@@ -117,7 +117,9 @@ static int describe(struct tr_engine *e, struct tr_err *err)
              (unsigned long long)h.lo);
     e->name = model_name(o->model);
     e->warnings = strdup(w->warnings ? w->warnings : "");
-    if (!e->name || !e->warnings)
+    if (o->snapshot_dir)
+        e->snapshot_dir = strdup(o->snapshot_dir);
+    if (!e->name || !e->warnings || (o->snapshot_dir && !e->snapshot_dir))
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     e->info = (struct tr_engine_info){
         .name = e->name,
@@ -325,6 +327,7 @@ struct tr_engine *tr_engine_close(struct tr_engine *e)
     pthread_mutex_destroy(&e->stats_mutex);
     free(e->name);
     free(e->warnings);
+    free(e->snapshot_dir);
     free(e);
     return NULL;
 }
@@ -344,6 +347,12 @@ const struct tr_tokenizer *tr_engine_tokenizer(const struct tr_engine *e)
 const char *tr_engine_chat_template(const struct tr_engine *e)
 {
     return tr_tokenizer_chat_template(e->tokenizer);
+}
+
+int64_t tr_engine_capacity(const struct tr_engine *e, int tokens)
+{
+    uint64_t need = tr_schedule_need(&e->limits, 1, TR_MAX(tokens, 2), 1);
+    return (int64_t)(e->info.kv_cache_bytes / need);
 }
 
 void tr_engine_stats(struct tr_engine *e, struct tr_engine_stats *ret)

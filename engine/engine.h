@@ -255,6 +255,35 @@ struct tr_engine_stats {
 /* A consistent snapshot, taken without waiting for a step. */
 void tr_engine_stats(struct tr_engine *e, struct tr_engine_stats *ret);
 
+/* Sequences of `tokens` tokens (prompt and answer) that fit the cache at once, by the closed form of
+ * admission. */
+int64_t tr_engine_capacity(const struct tr_engine *e, int tokens);
+
+/* -- snapshots: computed prefixes as files in snapshot_dir. They block for as long as the file
+ * takes: call them on a thread that may wait. Names have 1 to 64 letters, digits, '.', '_', '-';
+ * each belongs to the salt it was saved under. Errors say what a file is refused for. The engine must not be closed meanwhile. */
+
+struct tr_snapshot {
+    char name[65];
+    int64_t tokens;  /* of the prefix, whole pages */
+    uint64_t bytes;  /* of the file */
+    int64_t created; /* seconds since 1970 */
+};
+/* Saves what the cache holds of ids[0, n_ids), finished or still running: whole pages. TR_ENOTFOUND:
+ * nothing; TR_ENOMEM: running requests need the cache; TR_ENOFIT: beyond the quota. */
+TR_NODISCARD int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t *ids,
+                                         int n_ids, const uint64_t salt[2], struct tr_snapshot *ret,
+                                         struct tr_err *err);
+/* Puts a saved prefix into the cache, where the next prompt that begins with it finds it. */
+TR_NODISCARD int tr_engine_snapshot_restore(struct tr_engine *e, const char *name,
+                                            const uint64_t salt[2], struct tr_snapshot *ret,
+                                            struct tr_err *err);
+/* *ret [*ret_n] is the caller's (free). salt NULL: of all salts. */
+TR_NODISCARD int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t salt[2],
+                                         struct tr_snapshot **ret, int *ret_n, struct tr_err *err);
+TR_NODISCARD int tr_engine_snapshot_delete(struct tr_engine *e, const char *name,
+                                           const uint64_t salt[2], struct tr_err *err);
+
 /* Seconds until a refused request is worth another try: from measured speed and queued
  * work, 1..120. */
 int tr_engine_retry_after(struct tr_engine *e);

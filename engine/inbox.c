@@ -41,10 +41,8 @@ int tr__inbox_init(struct inbox *in)
     pthread_condattr_destroy(&attr);
     if (r)
         return TR_ENOMEM;
-    if (pthread_mutex_init(&in->mutex, NULL)) {
-        pthread_cond_destroy(&in->wake);
-        return TR_ENOMEM;
-    }
+    pthread_mutex_init(&in->mutex, NULL);
+    pthread_cond_init(&in->called, NULL);
     list_init(&in->arrived);
     list_init(&in->live);
     in->next_id = 1;
@@ -55,6 +53,7 @@ void tr__inbox_done(struct inbox *in)
 {
     pthread_mutex_destroy(&in->mutex);
     pthread_cond_destroy(&in->wake);
+    pthread_cond_destroy(&in->called);
 }
 
 /* -- any thread -- */
@@ -150,7 +149,37 @@ void tr__inbox_close(struct inbox *in)
     pthread_mutex_unlock(&in->mutex);
 }
 
+bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg), void *arg)
+{
+    struct call call = {.run = run, .arg = arg};
+    pthread_mutex_lock(&in->mutex);
+    bool open = !in->closing;
+    if (open) {
+        call.next = in->calls;
+        in->calls = &call;
+        changed(in);
+        while (!call.done)
+            pthread_cond_wait(&in->called, &in->mutex);
+    }
+    pthread_mutex_unlock(&in->mutex);
+    return open;
+}
+
 /* -- the engine thread -- */
+
+static void run_calls(struct tr_engine *e, struct call *calls)
+{
+    for (struct call *c = calls; c; c = c->next)
+        c->run(e, c->arg);
+    pthread_mutex_lock(&e->inbox.mutex);
+    while (calls) {
+        struct call *next = calls->next; /* the caller's stack may go once it is done */
+        calls->done = true;
+        calls = next;
+    }
+    pthread_cond_broadcast(&e->inbox.called);
+    pthread_mutex_unlock(&e->inbox.mutex);
+}
 
 bool tr__inbox_apply(struct tr_engine *e)
 {
@@ -174,7 +203,11 @@ bool tr__inbox_apply(struct tr_engine *e)
             r->choices[i].seq.paused = r->paused;
             r->choices[i].stop = closing || r->choices[i].canceled;
         }
+    struct call *calls = in->calls;
+    in->calls = NULL;
     pthread_mutex_unlock(&in->mutex);
+    if (calls)
+        run_calls(e, calls);
     return !closing;
 }
 

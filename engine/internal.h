@@ -46,7 +46,16 @@ struct request {
     enum tr_finish first_finish; /* of choice 0 */
     bool paused;                 /* a wish; under inbox.mutex */
     bool waiting;                /* counted in inbox.waiting */
+    bool counted;                /* its prompt is in the statistics */
     struct choice *choices;      /* [n]; owned */
+};
+
+/* A function to run on the engine thread between two steps; its caller waits. */
+struct call {
+    void (*run)(struct tr_engine *e, void *arg);
+    void *arg;
+    struct call *next;
+    bool done;
 };
 
 /* What other threads want from the engine thread. */
@@ -56,8 +65,10 @@ struct inbox {
     struct request arrived; /* list head: not seen by the engine thread yet */
     struct request live;    /* list head, oldest first: written by the engine thread, under mutex */
     uint64_t next_id;
-    int waiting;  /* requests that were not admitted yet */
-    int seats;    /* places that the last plan left; 0 if it was short of memory */
+    int waiting;        /* requests that were not admitted yet */
+    int seats;          /* places that the last plan left; 0 if it was short of memory */
+    struct call *calls; /* to run on the engine thread */
+    pthread_cond_t called;
     bool changed; /* there is something to apply */
     bool draining, closing;
 };
@@ -90,7 +101,7 @@ struct head_rows {
 struct tr_engine {
     struct tr_engine_options options; /* strings not kept */
     struct tr_engine_info info;
-    char *name, *warnings;
+    char *name, *warnings, *snapshot_dir;
     char fingerprint[33];
 
     struct tr_pool *pool;
@@ -142,6 +153,9 @@ TR_NODISCARD int tr__inbox_init(struct inbox *in);
 void tr__inbox_done(struct inbox *in);
 /* The engine thread is to end. */
 void tr__inbox_close(struct inbox *in);
+/* Runs a function on the engine thread between two steps and waits for it. False: the engine
+ * closes, the function will not run. */
+bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg), void *arg);
 /* Takes in what was asked for since the last call. False: the engine closes. */
 bool tr__inbox_apply(struct tr_engine *e);
 /* Sleeps until something is asked for, at most until `until` (CLOCK_MONOTONIC). */

@@ -79,6 +79,18 @@ static struct head_rows head_rows(const struct tr_seq *seq, struct choice *c)
     return h;
 }
 
+static void count_prompt(struct tr_engine *e, struct request *r)
+{
+    const struct tr_seq *seq = &r->choices[0].seq;
+    if (r->counted || seq->n_computed < seq->n_prompt)
+        return;
+    r->counted = true;
+    r->usage.cached_tokens = seq->n_cached;
+    e->now.prompt_tokens += (uint64_t)seq->n_prompt;
+    e->now.prefix_queries += seq->share ? (uint64_t)seq->n_prompt : 0;
+    e->now.prefix_hits += (uint64_t)seq->n_cached;
+}
+
 /* The prompt is computed: its other samples begin. */
 static void fork_choices(struct tr_engine *e, struct choice *c)
 {
@@ -147,6 +159,8 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     for (int i = 0; i < n; i++) {
         struct choice *c = e->heads[i].choice;
         tr_schedule_advance(e->schedule, &c->seq, c->seq.planned - c->seq.n_drafts);
+        if (c->index == 0)
+            count_prompt(e, c->request);
         if (c->seq.n_forks && c->seq.n_computed == c->seq.n_prompt)
             fork_choices(e, c);
     }

@@ -16,11 +16,10 @@ void tr_prefix_init(struct tr_prefix *x, struct tr_hash fingerprint, const uint6
                             .global = tr_global_root(fingerprint, salt)};
 }
 
-/* Takes the chain over one more page of ids. */
-static void advance(struct tr_prefix *x, const struct tr_prefix_shape *s, const int32_t *ids)
+void tr_prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids)
 {
-    const int32_t *page = ids + x->pages * s->page_tokens;
-    size_t bytes = (size_t)s->page_tokens * sizeof *page;
+    const int32_t *page = ids + x->pages * page_tokens;
+    size_t bytes = (size_t)page_tokens * sizeof *page;
     x->local = tr_hash_link(x->local, page, bytes);
     x->global = tr_hash_link(x->global, page, bytes);
     x->pages++;
@@ -37,7 +36,7 @@ static int64_t longest_match(struct tr_pages *p, const struct tr_prefix_shape *s
     int64_t i = first;
     for (; i < n_pages; i++) {
         const int32_t *page = ids + i * s->page_tokens;
-        advance(&x, s, ids);
+        tr_prefix_advance(&x, s->page_tokens, ids);
         if (s->has_global && !tr_global_find(p, i, x.global, page))
             break;
         run = s->has_local && tr_local_find(p, i, x.local, page) ? run + 1 : 0;
@@ -66,7 +65,7 @@ int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
     tr_local_drop(p, use->local, tail * s->page_tokens);
     for (int64_t i = first; i < best; i++) {
         const int32_t *page = use->ids + i * s->page_tokens;
-        advance(use->chain, s, use->ids);
+        tr_prefix_advance(use->chain, s->page_tokens, use->ids);
         if (s->has_global)
             tr_global_adopt(p, use->global, tr_global_find(p, i, use->chain->global, page));
         if (s->has_local && i >= tail) {
@@ -97,7 +96,7 @@ void tr_prefix_seal(struct tr_pages *p, const struct tr_prefix_shape *s,
     while ((use->chain->pages + 1) * s->page_tokens <= n_computed) {
         int64_t i = use->chain->pages;
         const int32_t *page = use->ids + i * s->page_tokens;
-        advance(use->chain, s, use->ids);
+        tr_prefix_advance(use->chain, s->page_tokens, use->ids);
         tr_local_seal(p, use->local, i, use->chain->local, page, compare);
         tr_global_seal(p, use->global, i, use->chain->global, page, compare);
         if (in_tail(s, i, resume, n_resume))

@@ -28,6 +28,8 @@ struct tr_prefix {
     int64_t pages;
 };
 void tr_prefix_init(struct tr_prefix *x, struct tr_hash fingerprint, const uint64_t salt[2]);
+/* Takes the chain over one more page of the sequence's ids. */
+void tr_prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids);
 
 /* One sequence's side of a lookup: its chain, tables and ids, of which n_computed are computed. */
 struct tr_prefix_use {

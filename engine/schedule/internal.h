@@ -22,6 +22,7 @@ struct tr_schedule {
     struct tr_plan plan;
     struct tr_schedule_counts counts;
     uint64_t n_added;
+    uint64_t aside; /* bytes of local pages that no sequence holds */
 };
 
 static inline struct tenant *tr__tenant(struct tr_schedule *s, const struct tr_seq *seq)

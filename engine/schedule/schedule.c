@@ -114,13 +114,29 @@ static uint64_t promised(const struct tr_schedule *s, const struct tr_seq *seq)
     return cost(&s->o, local, TR_MAX(global - seq->global.n, 0));
 }
 
+/* What is held for good or promised to those that run. */
+static uint64_t spoken_for(const struct tr_schedule *s)
+{
+    uint64_t sum = s->aside + (uint64_t)tr_global_counts(s->o.pages).used * s->o.global_page_cost;
+    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
+        sum += promised(s, r);
+    return sum;
+}
+
+void tr_schedule_set_aside(struct tr_schedule *s, int64_t delta)
+{
+    s->aside += (uint64_t)delta;
+}
+
+bool tr_schedule_keeps_promises(const struct tr_schedule *s)
+{
+    return spoken_for(s) <= s->o.budget_bytes;
+}
+
 /* Whether `seq`, whose adopted pages are held already, fits beside what runs. */
 static bool fits(const struct tr_schedule *s, const struct tr_seq *seq)
 {
-    uint64_t sum =
-        promised(s, seq) + (uint64_t)tr_global_counts(s->o.pages).used * s->o.global_page_cost;
-    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
-        sum += promised(s, r);
+    uint64_t sum = spoken_for(s) + promised(s, seq);
     /* Who lost its pages once comes back only for good. */
     uint64_t percent = 100 + (seq->preempted ? 0 : (uint64_t)s->o.overcommit_percent);
     return sum <= s->o.budget_bytes / 100 * percent + s->o.budget_bytes % 100 * percent / 100;

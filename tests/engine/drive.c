@@ -209,12 +209,16 @@ struct tr_engine_stats drive_idle(struct tr_engine *e)
 {
     struct tr_engine_stats s;
     const struct timespec pause = {.tv_nsec = 1000000};
-    for (;;) {
-        tr_engine_stats(e, &s);
-        if (s.waiting + s.running + s.paused == 0)
-            return s;
+    int64_t seen = 0;
+    for (int turns = 0; turns < 3;) { /* numbers from before the last call may still stand there */
+        tr_engine_cancel(e, 0, -1);
         nanosleep(&pause, NULL);
+        tr_engine_stats(e, &s);
+        bool turned = s.heartbeat_ns != seen && s.waiting + s.running + s.paused == 0;
+        turns += turned;
+        seen = s.heartbeat_ns;
     }
+    return s;
 }
 
 void drive_ids(int32_t *ids, int n, uint32_t seed)

@@ -104,8 +104,6 @@ struct tr_template {
     struct tpl_routine *root;
     struct tpl_str **names; /* interned identifiers */
     uint32_t n_names, cap_names;
-    const char *source; /* as given, newlines normalised; in the arena */
-    size_t source_bytes;
 };
 
 /* The tokens of a source. */
@@ -133,7 +131,7 @@ struct tpl_token {
 /* Cuts the source (UTF-8, newlines normalised, final one dropped) into tokens that end with EOF. */
 struct tpl_token *tr_tpl_lex(struct tpl_vm *vm, const char *source, size_t n);
 
-/* Parsing; parser.c holds statements, expression.c expressions. */
+/* Parsing; parser.c holds statements, expression.c expressions, parse_base.c the rest. */
 struct tpl_parser {
     struct tpl_vm *vm;
     struct tr_template *t;

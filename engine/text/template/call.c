@@ -193,11 +193,6 @@ int tr_tpl_function_find(const struct tpl_str *name)
     return -1;
 }
 
-struct tpl_value tr_tpl_function_call(struct tpl_vm *vm, int id, const struct tpl_args *args)
-{
-    return functions[id].call(vm, args);
-}
-
 static struct tpl_value call_joiner(struct tpl_vm *vm, struct tpl_joiner *j)
 {
     if (j->used)
@@ -215,7 +210,7 @@ struct tpl_value tr_tpl_call(struct tpl_vm *vm, struct tpl_value callee,
     case TPL_METHOD:
         return tr_tpl_method_call(vm, callee.u.method, args);
     case TPL_FUNCTION:
-        return tr_tpl_function_call(vm, (int)callee.aux, args);
+        return functions[callee.aux].call(vm, args);
     case TPL_JOINER:
         return call_joiner(vm, callee.u.joiner);
     case TPL_UNDEFINED:

@@ -34,7 +34,6 @@ struct tpl_value tr_tpl_filter(struct tpl_vm *vm, int id, struct tpl_value v,
 int tr_tpl_test_find(const struct tpl_str *name);
 bool tr_tpl_test(struct tpl_vm *vm, int id, struct tpl_value v, const struct tpl_args *args);
 int tr_tpl_function_find(const struct tpl_str *name);
-struct tpl_value tr_tpl_function_call(struct tpl_vm *vm, int id, const struct tpl_args *args);
 
 /* The method of that name of v's type, -1 if it has none. *ret_mutates: the sandbox refuses it. */
 int tr_tpl_method_find(struct tpl_value v, const struct tpl_str *name, bool *ret_mutates);

@@ -23,8 +23,7 @@ struct spec {
     size_t fill_bytes;
 };
 
-static const struct spec plain_spec = {
-    .precision = -1, .fill = {' '}, .fill_bytes = 1};
+static const struct spec plain_spec = {.precision = -1, .fill = {' '}, .fill_bytes = 1};
 
 /* Puts the text, which is the part of the text in the making above the mark, in its field. prefix
  * bytes (sign, 0x) stay in front of zeros. */
@@ -326,8 +325,8 @@ struct tpl_value tr_tpl_percent(struct tpl_vm *vm, const struct tpl_str *s, stru
         if (sign)
             convert(&p, &at);
     }
-    bool mapping = values.type == TPL_DICT || values.type == TPL_LIST ||
-                   values.type == TPL_RANGE || values.type == TPL_UNDEFINED;
+    bool mapping = values.type == TPL_DICT || values.type == TPL_LIST || values.type == TPL_RANGE ||
+                   values.type == TPL_UNDEFINED;
     if (p.list ? p.used < p.list->n && !p.keyed : p.used == 0 && !p.keyed && !mapping)
         tr_tpl_fail(vm, "not all arguments converted during string formatting");
     return tr_tpl_cut(vm, mark);

@@ -9,33 +9,29 @@
 #include "engine/text/template/text.h"
 #include "engine/text/template/unicode.h"
 
-/* Copies the source with \r\n and \r as \n, without one final newline: as Jinja reads it. */
-static void take_source(struct tpl_vm *vm, struct tr_template *t, const char *source, size_t n)
+/* A copy of the source with \r\n and \r as \n, without one final newline: as Jinja reads it. */
+static const char *take_source(struct tpl_vm *vm, const char *source, size_t n, size_t *ret_n)
 {
     size_t bad;
     if (n > TPL_MAX_SOURCE)
         tr_tpl_fail(vm, "the source is longer than %d bytes", TPL_MAX_SOURCE);
     if (!tr_uni_valid(source, n, &bad))
         tr_tpl_fail(vm, "the source is not UTF-8 at byte %zu", bad);
-    char *copy = tr_tpl_alloc(vm, n + 1);
+    char *copy = tr_tpl_alloc(vm, n);
     size_t len = 0;
     for (size_t i = 0; i < n; i++) {
         if (source[i] == '\r' && i + 1 < n && source[i + 1] == '\n')
             continue;
         copy[len++] = source[i] == '\r' ? '\n' : source[i];
     }
-    if (len && copy[len - 1] == '\n')
-        len--;
-    copy[len] = '\0';
-    t->source = copy;
-    t->source_bytes = len;
+    *ret_n = len - (len && copy[len - 1] == '\n');
+    return copy;
 }
 
 static void parse(struct tpl_vm *vm, struct tr_template *t, const char *source, size_t n)
 {
-    take_source(vm, t, source, n);
-    struct tpl_parser p = {.vm = vm, .t = t};
-    p.tok = tr_tpl_lex(vm, t->source, t->source_bytes);
+    source = take_source(vm, source, n, &n);
+    struct tpl_parser p = {.vm = vm, .t = t, .tok = tr_tpl_lex(vm, source, n)};
     tr_tpl_parse(&p);
     tr_tpl_resolve(vm, t);
 }
@@ -73,12 +69,6 @@ struct tr_template *tr_template_free(struct tr_template *t)
         tr_tpl_arena_done(&t->arena);
     free(t);
     return NULL;
-}
-
-const char *tr_template_source(const struct tr_template *t, size_t *ret_n)
-{
-    *ret_n = t->source_bytes;
-    return t->source;
 }
 
 void tr_rendered_done(struct tr_rendered *r)

@@ -23,8 +23,6 @@ struct tr_template;
 TR_NODISCARD int tr_template_load(struct tr_template **ret, const char *source, size_t n,
                                   struct tr_err *err);
 struct tr_template *tr_template_free(struct tr_template *t); /* NULL ok; returns NULL */
-/* The source, NUL-terminated behind its n bytes. */
-const char *tr_template_source(const struct tr_template *t, size_t *ret_n);
 
 /* What a render sees. Everything is borrowed for the call. */
 struct tr_template_input {

@@ -18,7 +18,7 @@ struct tpl_value tr_tpl_str(struct tpl_vm *vm, const char *s, size_t n, enum tpl
     if (n > UINT32_MAX / 2)
         tr_tpl_fail(vm, "template limit: string length");
     struct tpl_str *str = tr_tpl_alloc(vm, sizeof *str);
-    *str = (struct tpl_str){.s = s, .n = (uint32_t)n, .chars = -1, .origin = origin};
+    *str = (struct tpl_str){.s = s, .n = (uint32_t)n, .chars = -1, .origin = (uint16_t)origin};
     return tpl_of_str(str);
 }
 

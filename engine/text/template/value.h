@@ -25,7 +25,7 @@ enum tpl_type {
     TPL_NAMESPACE,
     TPL_MACRO,
     TPL_METHOD,   /* u.method: receiver and method number */
-    TPL_FUNCTION, /* a global function; aux = enum tpl_function */
+    TPL_FUNCTION, /* a global function; aux: its place in call.c's table */
     TPL_LOOP,
     TPL_CYCLER,
     TPL_JOINER,

@@ -48,17 +48,17 @@ class Daemon:
     """A running daemon; a context manager that ends it, by force if need be.
 
     Keywords are options (`kv_type="f32"`); `argv` comes first on the command line as it is. `wait=False` returns before
-    the daemon listens. A sanitizer's report or a crash makes stop() raise.
+    the daemon listens; `binary` is another build of the program. A sanitizer's report or a crash makes stop() raise.
     """
 
-    def __init__(self, model=DEMO, *, argv=(), env=None, wait=True, **options):
+    def __init__(self, model=DEMO, *, argv=(), env=None, wait=True, binary=TRINITYD, **options):
         options = {"model": model, "port": 0, "threads": 1, **options}
         self.options = options
         self._log = []
         self.host, self.port = None, None
         self._listening = threading.Event()
         self.process = subprocess.Popen(
-            [TRINITYD, "serve", *map(str, argv), *flags(options)], env=environment(env), cwd=ROOT,
+            [binary, "serve", *map(str, argv), *flags(options)], env=environment(env), cwd=ROOT,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8",
             errors="replace")
         self._reader = threading.Thread(target=self._read_log, daemon=True)

@@ -7,9 +7,13 @@ ablation whose text is no longer found exactly once fails too, so that this list
 import os
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+import harness
+import questions
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "ablation"
@@ -104,18 +108,17 @@ def tree():
     shutil.rmtree(TREE, ignore_errors=True)
 
 
-def golden_test(tree):
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+def make(tree, target):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "BUILD"}
     build = subprocess.run(
-        ["make", "-j2", "WERROR=", "BUILD=build", "build/tests/golden/forward"],
-        cwd=tree, env=env, capture_output=True, text=True, check=False,
+        ["make", "-j2", "WERROR=", "BUILD=build", target], cwd=tree, env=env, capture_output=True, text=True, check=False
     )
     assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-2000:]
-    return subprocess.run(["build/tests/golden/forward"], cwd=tree, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ABLATIONS)
-def test_golden_test_notices(tree, name):
+@contextmanager
+def broken(tree, name):
+    """The scratch copy with one ablation applied."""
     saved = {}
     try:
         for file, old, new in ABLATIONS[name]:
@@ -124,11 +127,25 @@ def test_golden_test_notices(tree, name):
             saved.setdefault(path, text)
             assert text.count(old) == 1, f"{file}: {old!r} stands there {text.count(old)} times"
             path.write_text(text.replace(old, new))
-        run = golden_test(tree)
-        if name == "nothing":
-            assert run.returncode == 0, run.stderr[-2000:]
-        else:
-            assert run.returncode != 0, f"{name}: the golden test did not notice"
+        yield
     finally:
         for path, text in saved.items():
             path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_golden_test_notices(tree, name):
+    with broken(tree, name):
+        make(tree, "build/tests/golden/forward")
+        run = subprocess.run(["build/tests/golden/forward"], cwd=tree, capture_output=True, text=True, check=False)
+    assert (run.returncode == 0) == (name == "nothing"), run.stdout[-2000:] + run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("ask", [questions.about_stories, questions.about_lists])
+def test_answers_need_layers_without_positions(tree, ask):
+    """With RoPE on the global layers most facts that lie far outside the window are lost."""
+    with broken(tree, "RoPE on global layers"):
+        make(tree, "build/trinityd")
+        with harness.Daemon(binary=tree / "build" / "trinityd") as daemon:
+            texts = [daemon.complete(prompt=p, max_tokens=24)["choices"][0]["text"] == a for p, a in ask(40)]
+    assert sum(texts) < 25

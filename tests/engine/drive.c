@@ -175,6 +175,14 @@ void drive_wait(struct outcome *o)
     pthread_mutex_unlock(&mutex);
 }
 
+int drive_tokens(struct outcome *o)
+{
+    pthread_mutex_lock(&mutex);
+    int n = o->choices[0].n;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
 void drive_wait_tokens(struct outcome *o, int n)
 {
     pthread_mutex_lock(&mutex);

@@ -55,6 +55,8 @@ void drive_submit(struct tr_engine *e, struct tr_job *job, struct outcome *o);
 void drive_wait(struct outcome *o);
 /* Until choice 0 has n tokens, or the job is done. */
 void drive_wait_tokens(struct outcome *o, int n);
+/* Tokens of choice 0 so far. */
+int drive_tokens(struct outcome *o);
 /* Submits and waits. */
 void drive(struct tr_engine *e, struct tr_job *job, struct outcome *o);
 

@@ -1,4 +1,5 @@
 """POST /v1/completions: what comes back, whole and streamed."""
+import json
 import math
 
 import numpy as np
@@ -329,3 +330,30 @@ def test_two_tokens_with_the_same_text(tmp_path, daemon):
     d = daemon(folder)
     top = d.complete(prompt="\n", max_tokens=1, logprobs=5)["choices"][0]["logprobs"]["top_logprobs"][0]
     assert len(top) >= 5
+
+
+def test_start_token(tmp_path, daemon):
+    """B22: put before a text prompt if the tokenizer says so and the text has none; never before ids; not echoed."""
+    for adds in (True, False):
+        folder = tmp_path / str(adds)
+        harness.fx.write(folder, *harness.fx.f1(), harness.fx.ftok())
+        config = folder / "tokenizer_config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "add_bos_token": adds}))
+        d = daemon(folder)
+
+        def prompt_ids(prompt, **body):
+            r = d.complete(prompt=prompt, max_tokens=1, return_token_ids=True, echo=True, logprobs=0, **body)
+            c = r["choices"][0]
+            assert r["usage"]["prompt_tokens"] == len(c["prompt_token_ids"]) == len(c["logprobs"]["tokens"]) - 1
+            if isinstance(prompt, str):
+                assert c["text"].startswith(prompt)
+            return c["prompt_token_ids"]
+
+        assert prompt_ids("hello") == ([0, 268] if adds else [268])
+        assert prompt_ids("<|begin_of_text|>hello") == [0, 268]
+        assert prompt_ids("hello", add_special_tokens=False) == [268]
+        assert prompt_ids([268]) == [268]
+        assert d.post("/tokenize", {"prompt": "hello"}).json()["tokens"] == ([0, 268] if adds else [268])
+        assert d.post("/tokenize", {"content": "hello"}).json()["tokens"] == [268]
+        empty = d.post("/v1/completions", {"prompt": "", "max_tokens": 1})
+        assert empty.status == (200 if adds else 400)

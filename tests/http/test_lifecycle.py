@@ -418,3 +418,60 @@ def test_answers_do_not_depend_on_company(f1):
 
     with ThreadPoolExecutor(24) as pool:
         assert list(pool.map(ask, range(24))) == alone
+
+
+def test_more_requests_than_the_cache_holds(daemon):
+    """Room for about two at a time: eight wait their turn, and each gets what it gets alone."""
+    d = daemon(harness.f1_checkpoint(), kv_cache="300KiB", page_tokens=16, prefix_cache=False)
+    bodies = [{"prompt": ids(100, k), "max_tokens": 60, "temperature": 1, "seed": k, "ignore_eos": True} for k in range(8)]
+    alone = [d.complete(**b)["choices"] for b in bodies]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda b: d.complete(**b)["choices"], bodies)) == alone
+    idle(d)
+
+
+def test_memory_does_not_grow_with_requests(daemon):
+    d = daemon(harness.f1_checkpoint(), env={"ASAN_OPTIONS": "quarantine_size_mb=1"})
+    rng = random.Random(1)
+
+    def some(n):
+        for k in range(n):
+            body = {"prompt": ids(rng.randint(1, 60), k % 50), "max_tokens": 2, "logprobs": 2, "stop": ["x"], "stream": k % 2 == 0}
+            assert d.post("/v1/completions", body).status == 200
+
+    some(500)
+    before = rss(d)
+    some(3000)
+    assert rss(d) - before < 5 << 20
+
+
+def test_health_answers_beside_a_long_prefill(loop):
+    d = loop(max_batch_tokens=64, prefix_cache=False)
+    with d.stream("/v1/completions", {**ENDLESS, "prompt": [15] * 100_000, "max_tokens": 1}) as s:
+        s.sock.setblocking(False)
+        for _ in range(50):
+            assert d.get("/health").status == 200
+            assert d.get("/v1/models").status == 200
+        with pytest.raises(BlockingIOError):  # not one token of it has come yet
+            s.sock.recv(1, socket.MSG_PEEK)
+
+
+@pytest.mark.parametrize("text", ["a" * 400_000, "_" * 400_000, "你" * 100_000, " " * 400_000, "\n" * 400_000, "x" * 10_000_000],
+                         ids=["a", "_", "你", "blank", "newline", "long"])
+def test_a_monstrous_prompt_holds_nobody_up(f1, text):
+    """B17: refused for its length, while small requests go on."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(f1.post, "/v1/completions", {"prompt": text, "max_tokens": 1})
+        for _ in range(5):
+            assert f1.complete(prompt=ids(3), max_tokens=1)
+        r = asked.result()
+    assert r.status == 400 and r.error["code"] == "context_length_exceeded"
+
+
+def test_usage_of_a_request_that_was_cut(loop):
+    """What the client was sent is what it is charged, whoever ended it."""
+    d = loop(request_timeout="400ms")
+    r = d.complete(**ENDLESS, return_token_ids=True, n=2)
+    assert r["usage"]["completion_tokens"] == sum(len(c["token_ids"]) for c in r["choices"])
+    r = d.complete(prompt="\n", max_tokens=100, stop="L2L1L2", return_token_ids=True)
+    assert r["usage"]["completion_tokens"] == len(r["choices"][0]["token_ids"]) == 4 and r["choices"][0]["text"] == "L1"

@@ -1,6 +1,9 @@
 """The packed cache: the second start has the first one's weights, and a file that is stale or damaged is made again."""
 import os
+import resource
 import shutil
+import signal
+import subprocess
 
 import pytest
 
@@ -145,9 +148,6 @@ def test_folder_that_can_not_be_written(tmp_path, folder):
 
 def test_no_space(tmp_path, cache):
     """A file size limit stands for a full disk: nothing is left behind."""
-    import resource
-    import signal
-    import subprocess
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))

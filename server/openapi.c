@@ -12,8 +12,6 @@
 #include "server/tokenize.h"
 
 static const struct srv_table *const apply_template_tables[] = {&srv_apply_template_fields};
-/* Whatever else a message has is read past when only its tokens are counted. */
-static const struct srv_table *const count_tokens_tables[] = {&srv_messages_fields};
 
 /* Bodies and answers of the routes that have more to say than "an object". */
 struct shape {
@@ -85,7 +83,8 @@ static const struct shape shapes[] = {
     {"/v1/chat/completions", &srv_chat_api, NULL, 0, REQUIRED("\"messages\""), NULL},
     {"/v1/responses", &srv_responses_api, NULL, 0, REQUIRED("\"input\""), NULL},
     {"/v1/messages", &srv_messages_api, NULL, 0, REQUIRED("\"messages\",\"max_tokens\""), NULL},
-    {"/v1/messages/count_tokens", NULL, count_tokens_tables, 1, REQUIRED("\"messages\""), NULL},
+    /* only what makes the prompt is looked at */
+    {"/v1/messages/count_tokens", NULL, NULL, 0, REQUIRED("\"messages\""), NULL},
     {"/apply-template", NULL, apply_template_tables, 1, REQUIRED("\"messages\""), NULL},
     {"/tokenize", NULL, srv_tokenize_tables, 2, TOKENIZE_RULES,
      OBJECT("\"tokens\"", "\"tokens\":{\"type\":\"array\"}")},

@@ -69,7 +69,7 @@ HELP_OBJ  := $(TEST_HELP:%.c=$(BUILD)/%.o)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ      := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
-.PHONY: build objs tests run test unit bench asan tsan fuzz regress lint lint-sources format format-check tidy check install \
+.PHONY: build objs tests run test clients unit bench asan tsan fuzz regress lint lint-sources format format-check tidy check install \
         uninstall image clean help FORCE
 .DEFAULT_GOAL := build
 .SECONDARY:
@@ -154,6 +154,18 @@ $(VENV)/ready: tests/requirements.txt
 	@echo "installing Python packages in $(VENV)"
 	$(Q)python3 -m venv --clear $(VENV)
 	$(Q)$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+# Large packages; each file of requirements gets an environment of its own.
+CLIENTS := $(patsubst tests/clients/%.txt,build/clients/%,$(wildcard tests/clients/*.txt))
+
+clients: build $(VENV)/ready $(CLIENTS:%=%/ready) ## the tests with other projects' clients, installed in build/clients
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/pytest -c tests/pytest.ini tests/clients
+
+build/clients/%/ready: tests/clients/%.txt
+	@echo "installing Python packages in $(@D)"
+	$(Q)python3 -m venv --clear $(@D)
+	$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 # PEER: folder with llama.cpp's llama-bench and llama-batched-bench; built there once if PEERS has the script for it.

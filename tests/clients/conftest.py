@@ -1,6 +1,7 @@
 """Other projects' clients, each as its users run it, against the demo checkpoint.
 
-`make clients` installs them (they are large) in build/clients; without them these tests are skipped.
+`make clients` installs them (they are large) in build/clients, one environment for each file of requirements beside
+this one; what is not installed is skipped.
 """
 import os
 import subprocess
@@ -9,7 +10,7 @@ import pytest
 
 import harness
 
-BIN = harness.ROOT / "build" / "clients" / "bin"
+CLIENTS = harness.ROOT / "build" / "clients"
 
 
 @pytest.fixture(scope="session")
@@ -20,19 +21,17 @@ def model(demo):
 @pytest.fixture
 def client(tmp_path):
     """Runs a program of the clients' environment to its end, offline: client("llm", "models"); returns its output."""
-    if not BIN.is_dir():
-        pytest.skip("`make clients` installs the clients")
-
-    def run(program, *args, timeout=600, env=None, check=True):
-        if not (BIN / program).exists():
-            pytest.skip(f"{program} is not installed")
+    def run(program, *args, timeout=600, env=None, group="libraries"):
+        path = CLIENTS / group / "bin" / program
+        if not path.exists():
+            pytest.skip(f"`make clients` installs {program}")
         home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none", "LLM_USER_PATH": str(tmp_path),
                 "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}
-        p = subprocess.run([BIN / program, *map(str, args)], cwd=tmp_path, env={**os.environ, **home, **(env or {})},
+        p = subprocess.run([path, *map(str, args)], cwd=tmp_path, env={**os.environ, **home, **(env or {})},
                            timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            encoding="utf-8", errors="replace")
-        assert not check or p.returncode == 0, p.stdout
+        assert p.returncode == 0, p.stdout
         return p.stdout
 
     return run

@@ -46,7 +46,7 @@ def test_aiperf(client, demo, model, tmp_path):
            "--tokenizer", tokenizer_folder(tmp_path), "--concurrency", 4, "--request-count", 12,
            "--synthetic-input-tokens-mean", 32, "--output-tokens-mean", 8, "--extra-inputs", "ignore_eos:true",
            "--ui", "simple", "--artifact-dir", tmp_path / "artifacts", "--workers-max", 1,
-           env={"HF_HUB_OFFLINE": "0"})
+           env={"HF_HUB_OFFLINE": "0"}, group="aiperf")
     report, = (tmp_path / "artifacts").rglob("profile_export_aiperf.json")
     r = json.loads(report.read_text())
     assert r["request_count"]["avg"] == 12 and not r.get("error_summary")
@@ -56,6 +56,6 @@ def test_guidellm(client, demo, model, tmp_path):
     client("guidellm", "run", "--backend", f"kind=openai_http,target={demo.url},model={model}",
            "--tokenizer", f"kind=hf_auto,model={tokenizer_folder(tmp_path)}",
            "--data", "kind=synthetic_text,prompt_tokens=32,output_tokens=8", "--profile", "kind=concurrent,streams=4",
-           "--constraint", "kind=max_requests,count=12", "--output", f"kind=json,path={tmp_path / 'r.json'}", "--disable-progress")
+           "--constraint", "kind=max_requests,count=12", "--output", f"kind=json,path={tmp_path / 'r.json'}", "--disable-progress", group="guidellm")
     totals = json.loads((tmp_path / "r.json").read_text())["benchmarks"][0]["metrics"]["request_totals"]
     assert totals["successful"] == 12 and totals["errored"] == 0

@@ -168,8 +168,8 @@ build/clients/%/ready: tests/clients/%.txt
 	$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-# PEER: folder with llama.cpp's llama-bench and llama-batched-bench; built there once if PEERS has the script for it.
-PEERS ?= ../shared/peers
+# PEER: folder with llama.cpp's llama-bench and llama-batched-bench; built once by PEERS/build_llama.sh if PEERS is given.
+PEERS ?=
 PEER  ?= $(BUILD)/peer/build/bin
 
 bench: build $(VENV)/ready ## speed of MODEL, or of Nano-shaped checkpoints (TYPES="Q4_0 Q8_0 Q4_K BF16") against a peer

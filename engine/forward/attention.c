@@ -7,29 +7,24 @@
 
 #include <string.h>
 
-/* Keys and values of this thread's rows into the pages of the layer's kind. */
-static void store_keys(const struct worker *w, const struct tr_layer *l, int layer)
+/* A tile's keys and values of one KV head into the pages of the layer's kind. */
+static void store_tile(const struct worker *w, const struct tr_layer *l, int layer,
+                       const struct tile *tile, int head)
 {
     struct tr_forward *f = w->f;
     const struct tr_model_config *c = f->config;
     int index = c->kind_index[layer];
     float key[TR_MAX_HEAD_DIM];
-    for (int t = w->tid; t < f->n_tiles; t += w->n_threads) {
-        const struct tile *tile = &f->tiles[t];
-        for (int i = 0; i < tile->n; i++) {
-            size_t row = (size_t)tile->row0 + i;
-            for (int head = 0; head < c->n_kv_heads; head++) {
-                const float *v = f->v + row * f->sk + (size_t)head * c->head_dim;
-                f->kn->rmsnorm(f->k + row * f->sk + (size_t)head * c->head_dim, l->k_norm,
-                               c->head_dim, c->norm_eps, key);
-                if (c->kind[layer] == TR_LOCAL)
-                    tr_local_write(&f->local, tile->span->local, index, head, tile->pos0 + i,
-                                   f->rope_table + row * c->head_dim, key, v);
-                else
-                    tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i,
-                                    key, v);
-            }
-        }
+    for (int i = 0; i < tile->n; i++) {
+        size_t row = (size_t)tile->row0 + i;
+        const float *k = f->k + row * f->sk + (size_t)head * c->head_dim;
+        const float *v = f->v + row * f->sk + (size_t)head * c->head_dim;
+        f->kn->rmsnorm(k, l->k_norm, c->head_dim, c->norm_eps, key);
+        if (c->kind[layer] == TR_LOCAL)
+            tr_local_write(&f->local, tile->span->local, index, head, tile->pos0 + i,
+                           f->rope_table + row * c->head_dim, key, v);
+        else
+            tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i, key, v);
     }
 }
 
@@ -68,16 +63,36 @@ static void attend_tile(const struct worker *w, const struct tr_layer *l, int la
         float *o = f->o.f32 + row * f->sq + offset;
         memcpy(o, w->o + i * width, width * sizeof *o);
         f->kn->gate(o, f->z + row * f->sq + offset, (int)width);
+        if (width % CUT == 0)
+            prepare_columns(w, &f->o, (int)row, (int)offset, (int)(offset + width),
+                            tr_wtype_form(l->o.type));
     }
 }
 
-static void attend_tiles(const struct worker *w, const struct tr_layer *l, int layer)
+/*
+ * A thread that has whole KV heads stores their keys and reads them without waiting for the others. Otherwise all keys
+ * are stored first, and (tile, head) pairs are handed out.
+ */
+static void attend(const struct worker *w, const struct tr_layer *l, int layer)
 {
     struct tr_forward *f = w->f;
     int heads = f->config->n_kv_heads;
+    int units = f->n_tiles * heads;
+    if (heads % w->n_threads == 0) {
+        for (int head = w->tid; head < heads; head += w->n_threads) {
+            for (int t = 0; t < f->n_tiles; t++)
+                store_tile(w, l, layer, &f->tiles[t], head);
+            for (int t = 0; t < f->n_tiles; t++)
+                attend_tile(w, l, layer, &f->tiles[t], head);
+        }
+        return;
+    }
+    for (int unit = w->tid; unit < units; unit += w->n_threads)
+        store_tile(w, l, layer, &f->tiles[unit / heads], unit % heads);
+    sync_threads(w);
     for (;;) {
         int unit = atomic_fetch_add_explicit(&f->tickets[layer][0], 1, memory_order_relaxed);
-        if (unit >= f->n_tiles * heads)
+        if (unit >= units)
             return;
         attend_tile(w, l, layer, &f->tiles[unit / heads], unit % heads);
     }
@@ -86,20 +101,19 @@ static void attend_tiles(const struct worker *w, const struct tr_layer *l, int l
 void tr__attention(const struct worker *w, const struct tr_layer *l, int layer)
 {
     struct tr_forward *f = w->f;
-    int begin;
-    int end;
+    int group = f->config->n_heads / f->config->n_kv_heads;
+    unsigned forms = tr_wtype_form(l->o.type);
 
     project(w, &l->q, &f->h, f->q, f->sq);
     project(w, &l->k, &f->h, f->k, f->sk);
     project(w, &l->v, &f->h, f->v, f->sk);
     project(w, &l->gate, &f->h, f->z, f->sq);
     sync_threads(w);
-    store_keys(w, l, layer);
+    attend(w, l, layer);
     sync_threads(w);
-    attend_tiles(w, l, layer);
-    sync_threads(w);
-    unsigned forms = tr_wtype_form(l->o.type);
-    if (forms != TR_FORM_F32) {
+    if (group * f->config->head_dim % CUT != 0 && forms != TR_FORM_F32) { /* heads share a cut */
+        int begin;
+        int end;
         share(w, f->n_rows, &begin, &end);
         for (int r = begin; r < end; r++)
             tr_rows_prepare(f->kn, &f->o, r, forms);

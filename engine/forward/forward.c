@@ -102,6 +102,8 @@ static void run_layer(const struct worker *w, int i)
     else
         tr__dense_mlp(w, l);
     sync_threads(w);
+    if (l->experts)
+        tr__combine(w, l);
     close_branch(w, l->post_mlp_norm, next ? next->input_norm : NULL,
                  next ? attention_forms(next) : 0);
     sync_threads(w);

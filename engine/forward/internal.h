@@ -9,6 +9,8 @@
 enum {
     TILE_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
     EXPERT_ROWS = 64, /* rows that go through an expert at a time: bounds the thread's scratch */
+    FEW_ROWS = 8,     /* up to here threads share every expert instead of taking whole ones */
+    CUT = 64,         /* columns that a row's forms can be prepared by */
     TICKETS = 2       /* phases of a layer whose work is handed out dynamically */
 };
 
@@ -69,14 +71,16 @@ struct tr_forward {
     struct tr_rows act;    /* [max_rows][sm] its SwiGLU */
 
     /* Mixture of experts. */
-    size_t se;            /* stride of scores */
-    float *scores;        /* [max_rows][se] router logits, then sigmoid */
-    int32_t *chosen;      /* [max_rows][k] experts by falling biased score */
-    float *chosen_weight; /* [max_rows][k] */
-    int *expert_begin;    /* [E + 1] slots of expert e: [begin[e], begin[e + 1]) */
-    int32_t *slot_row;    /* [max_rows * k] the row of a slot */
-    int32_t *slot;        /* [max_rows][k] the slot of a row's rank */
-    float *slots;         /* [max_rows * k][sd] expert outputs */
+    size_t se;                /* stride of scores */
+    float *scores;            /* [max_rows][se] router logits, then sigmoid */
+    int32_t *chosen;          /* [max_rows][k] experts by falling biased score */
+    float *chosen_weight;     /* [max_rows][k] */
+    int *expert_begin;        /* [E + 1] slots of expert e: [begin[e], begin[e + 1]) */
+    int32_t *slot_row;        /* [max_rows * k] the row of a slot */
+    int32_t *slot;            /* [max_rows][k] the slot of a row's rank */
+    float *slots;             /* [max_rows * k][sd] expert outputs */
+    float *few_gate, *few_up; /* [FEW_ROWS * k][expert width, padded] */
+    struct tr_rows few_act;   /* [FEW_ROWS * k][expert width] */
 
     struct tr_rows final; /* [max_rows][sd] final normed rows that want logits, densely */
     float *logits;        /* [max_head_rows][sv] */
@@ -103,10 +107,25 @@ static inline void project(const struct worker *w, const struct tr_matrix *m,
     tr_matmul(w->f->kn, m, x, w->f->n_rows, y, ldy, w->tid, w->n_threads, w->matmul);
 }
 
+/* Fills the forms of columns [begin, end) of a row from its f32; begin is a multiple of CUT, and so is end unless it is
+ * the row's. */
+static inline void prepare_columns(const struct worker *w, const struct tr_rows *rows, int row,
+                                   int begin, int end, unsigned forms)
+{
+    struct tr_rows v = tr_rows_at(rows, row);
+    if (forms & TR_FORM_BF16)
+        w->f->kn->to_bf16(v.f32 + begin, end - begin, v.bf16 + begin);
+    if (forms & TR_FORM_Q8)
+        w->f->kn->quantize(v.f32 + begin, end - begin, v.q8 + begin, v.q8_scale + begin / 32,
+                           v.q8_sum + begin / 32);
+}
+
 /* attention.c: h -> branch. Ends without a barrier. */
 void tr__attention(const struct worker *w, const struct tr_layer *l, int layer);
-/* mlp.c: h -> branch, for the first layers and for those with experts. End without a barrier. */
+/* mlp.c: h -> branch, for the first layers and for those with experts. End without a barrier; after it, tr__combine makes
+ * the branch of this thread's rows from what tr__moe left. */
 void tr__dense_mlp(const struct worker *w, const struct tr_layer *l);
 void tr__moe(const struct worker *w, const struct tr_layer *l, int layer);
+void tr__combine(const struct worker *w, const struct tr_layer *l);
 
 #endif

@@ -12,13 +12,10 @@
 
 #include "engine/kernels/math.h"
 
-/* act = SwiGLU(gate, up) of this thread's rows, in the form that `down` reads. */
-static void swiglu_rows(const struct worker *w, const struct tr_mlp *mlp)
+/* act = SwiGLU(gate, up) of rows [begin, end), in the form that `down` reads. */
+static void swiglu_rows(const struct worker *w, const struct tr_mlp *mlp, int begin, int end)
 {
     struct tr_forward *f = w->f;
-    int begin;
-    int end;
-    share(w, f->n_rows, &begin, &end);
     struct tr_rows act = f->act;
     act.k = mlp->down.k;
     size_t stride = (size_t)tr_rows_stride(act.k);
@@ -42,7 +39,10 @@ void tr__dense_mlp(const struct worker *w, const struct tr_layer *l)
     project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
     project(w, &l->mlp.up, &f->h, f->up, f->sm);
     sync_threads(w);
-    swiglu_rows(w, &l->mlp);
+    int begin;
+    int end;
+    share(w, f->n_rows, &begin, &end);
+    swiglu_rows(w, &l->mlp, begin, end);
     sync_threads(w);
     project_down(w, &l->mlp);
 }
@@ -68,39 +68,32 @@ static void choose(const struct tr_forward *f, const struct tr_layer *l, int row
     float *score = f->scores + (size_t)row * f->se;
     int32_t *chosen = f->chosen + (size_t)row * c->n_active;
     float *weight = f->chosen_weight + (size_t)row * c->n_active;
-    float biased[TR_MAX_EXPERTS];
+    float best[TR_MAX_TOPK];
     float sum = 0.0F;
+    int n = 0;
 
+    f->kn->sigmoid(score, c->n_experts);
     for (int e = 0; e < c->n_experts; e++) {
-        score[e] = tr_sigmoidf(score[e]);
-        biased[e] = score[e] + l->expert_bias[e];
+        float biased = score[e] + l->expert_bias[e];
+        if (n == c->n_active && !(biased > best[n - 1]))
+            continue;
+        int at = n < c->n_active ? n++ : n - 1;
+        for (; at > 0 && biased > best[at - 1]; at--) {
+            best[at] = best[at - 1];
+            chosen[at] = chosen[at - 1];
+        }
+        best[at] = biased;
+        chosen[at] = e;
     }
     for (int rank = 0; rank < c->n_active; rank++) {
-        int best = -1;
-        for (int e = 0; e < c->n_experts; e++)
-            if (biased[e] == biased[e] && (best < 0 || biased[e] > biased[best]))
-                best = e;
-        if (best < 0) /* NaN scores: any expert gives NaN, take one that is in range */
-            best = rank;
-        chosen[rank] = best;
-        weight[rank] = score[best];
-        sum += score[best];
-        biased[best] = tr_bits_f32(0x7FC00000U); /* taken */
+        weight[rank] = score[chosen[rank]];
+        sum += weight[rank];
     }
     for (int rank = 0; rank < c->n_active; rank++) {
         if (c->route_norm)
             weight[rank] /= sum + 1e-20F;
         weight[rank] *= c->route_scale;
     }
-}
-
-static void choose_rows(const struct worker *w, const struct tr_layer *l)
-{
-    int begin;
-    int end;
-    share(w, w->f->n_rows, &begin, &end);
-    for (int r = begin; r < end; r++)
-        choose(w->f, l, r);
 }
 
 /* Slots by expert, rows ascending within one: counting sort of (row, rank). */
@@ -181,8 +174,60 @@ static void run_experts(const struct worker *w, const struct tr_layer *l, int la
     }
 }
 
-/* branch = shared + sum over ranks of weight * slot. */
-static void combine_rows(const struct worker *w, bool shared)
+/* Columns [c0, c1) of a panel matrix, c0 a multiple of 16. */
+static void project_columns(const struct worker *w, const struct tr_matrix *m,
+                            const struct tr_rows *x, int rows, int c0, int c1, float *y, size_t ldy)
+{
+    w->f->kn->gemm[m->type](m->data, m->k, c0 / 16, TR_CEIL_DIV(c1, 16), x, rows, y, ldy);
+}
+
+/* All chosen experts, every thread taking its columns of each: balanced however few there are. */
+static void share_experts(const struct worker *w, const struct tr_layer *l)
+{
+    struct tr_forward *f = w->f;
+    const struct tr_matrix *shape = &l->experts[0].gate;
+    size_t width = (size_t)tr_rows_stride(shape->n);
+    unsigned in_forms = tr_wtype_form(shape->type) | tr_wtype_form(l->experts[0].up.type);
+    unsigned act_forms = tr_wtype_form(l->experts[0].down.type);
+    int c0;
+    int c1;
+    share(w, TR_CEIL_DIV(shape->n, CUT), &c0, &c1);
+    c0 *= CUT;
+    c1 = TR_MIN(c1 * CUT, shape->n);
+    for (int e = 0; e < f->config->n_experts && c0 < c1; e++) {
+        int begin = f->expert_begin[e];
+        int m = f->expert_begin[e + 1] - begin;
+        if (m == 0)
+            continue;
+        const struct tr_mlp *expert = &l->experts[e];
+        struct tr_rows in = w->in;
+        if (m == 1)
+            in = tr_rows_at(&f->h, f->slot_row[begin]);
+        else
+            gather(f, f->slot_row + begin, m, in_forms, &in);
+        float *gate = f->few_gate + begin * width;
+        float *up = f->few_up + begin * width;
+        project_columns(w, &expert->gate, &in, m, c0, c1, gate, width);
+        project_columns(w, &expert->up, &in, m, c0, c1, up, width);
+        for (int i = 0; i < m; i++) {
+            f->kn->swiglu(gate + i * width + c0, up + i * width + c0, c1 - c0,
+                          f->few_act.f32 + (begin + i) * width + c0);
+            prepare_columns(w, &f->few_act, begin + i, c0, c1, act_forms);
+        }
+    }
+    sync_threads(w);
+    for (int e = 0; e < f->config->n_experts; e++) {
+        int begin = f->expert_begin[e];
+        int m = f->expert_begin[e + 1] - begin;
+        struct tr_rows act = tr_rows_at(&f->few_act, begin);
+        if (m > 0)
+            tr_matmul(f->kn, &l->experts[e].down, &act, m, f->slots + (size_t)begin * f->sd, f->sd,
+                      w->tid, w->n_threads, w->matmul);
+    }
+}
+
+/* branch = shared + sum over ranks of weight * slot, for this thread's rows. */
+void tr__combine(const struct worker *w, const struct tr_layer *l)
 {
     struct tr_forward *f = w->f;
     const struct tr_model_config *c = f->config;
@@ -191,7 +236,7 @@ static void combine_rows(const struct worker *w, bool shared)
     share(w, f->n_rows, &begin, &end);
     for (int r = begin; r < end; r++) {
         float *y = f->branch + (size_t)r * f->sd;
-        if (!shared)
+        if (!l->mlp.gate.n) /* no shared expert */
             memset(y, 0, (size_t)c->hidden_size * sizeof *y);
         for (int rank = 0; rank < c->n_active; rank++) {
             size_t i = (size_t)r * c->n_active + rank;
@@ -201,10 +246,33 @@ static void combine_rows(const struct worker *w, bool shared)
     }
 }
 
+/* Experts chosen and slots laid out; meanwhile the shared expert's SwiGLU. Few rows: one thread does the former, another
+ * the latter. */
+static void choose_and_group(const struct worker *w, const struct tr_layer *l)
+{
+    struct tr_forward *f = w->f;
+    bool few = f->n_rows <= FEW_ROWS;
+    int begin = few && w->tid ? f->n_rows : 0;
+    int end = f->n_rows;
+    if (!few)
+        share(w, f->n_rows, &begin, &end);
+    for (int r = begin; r < end; r++)
+        choose(f, l, r);
+    if (!few)
+        sync_threads(w);
+    if (w->tid == 0)
+        group_rows(f);
+    if (few)
+        begin = w->tid == w->n_threads - 1 ? 0 : f->n_rows;
+    if (l->mlp.gate.n)
+        swiglu_rows(w, &l->mlp, begin, end);
+}
+
 void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
 {
     struct tr_forward *f = w->f;
     bool shared = l->mlp.gate.n > 0;
+    bool panels = l->experts[0].gate.type != TR_W_F32 && l->experts[0].up.type != TR_W_F32;
 
     route(w, l);
     if (shared) {
@@ -212,16 +280,12 @@ void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
         project(w, &l->mlp.up, &f->h, f->up, f->sm);
     }
     sync_threads(w);
-    choose_rows(w, l);
-    if (shared)
-        swiglu_rows(w, &l->mlp);
-    sync_threads(w);
-    if (w->tid == 0)
-        group_rows(f);
+    choose_and_group(w, l);
     sync_threads(w);
     if (shared)
         project_down(w, &l->mlp);
-    run_experts(w, l, layer);
-    sync_threads(w);
-    combine_rows(w, shared);
+    if (f->n_rows <= FEW_ROWS && w->n_threads > 1 && panels)
+        share_experts(w, l);
+    else
+        run_experts(w, l, layer);
 }

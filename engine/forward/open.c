@@ -94,6 +94,11 @@ static void lay_out(struct tr_forward *f, struct arena *a, int n_threads)
     f->slot_row = take(a, chosen, sizeof *f->slot_row);
     f->slot = take(a, chosen, sizeof *f->slot);
     f->slots = take(a, chosen * f->sd, sizeof *f->slots);
+    size_t few = (size_t)TR_MIN(f->max_rows, FEW_ROWS) * (size_t)c->n_active;
+    size_t width = (size_t)tr_rows_stride(c->expert_width);
+    f->few_gate = take(a, few * width, sizeof *f->few_gate);
+    f->few_up = take(a, few * width, sizeof *f->few_up);
+    take_rows(a, &f->few_act, few, c->expert_width);
     take_rows(a, &f->final, rows, c->hidden_size);
     f->logits = take(a, (size_t)f->max_head_rows * f->sv, sizeof *f->logits);
     f->workers = take(a, (size_t)n_threads, sizeof *f->workers);

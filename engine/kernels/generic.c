@@ -50,6 +50,12 @@ static void swiglu(const float *gate, const float *up, int n, float *y)
         y[i] = tr_siluf(gate[i]) * up[i];
 }
 
+static void sigmoid(float *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = tr_sigmoidf(x[i]);
+}
+
 static void gate_by(float *o, const float *z, int n)
 {
     for (int i = 0; i < n; i++)
@@ -141,6 +147,7 @@ const struct tr_kernels tr__kernels_generic = {
     .add = add,
     .axpy = axpy,
     .swiglu = swiglu,
+    .sigmoid = sigmoid,
     .gate = gate_by,
     .to_bf16 = to_bf16,
     .quantize = quantize,

@@ -92,6 +92,8 @@ struct tr_kernels {
     void (*axpy)(float s, const float *x, float *y, int n);
     /* y[i] = (gate[i] * sigmoid(gate[i])) * up[i] */
     void (*swiglu)(const float *gate, const float *up, int n, float *y);
+    /* x[i] = sigmoid(x[i]): router scores */
+    void (*sigmoid)(float *x, int n);
     /* o[i] = o[i] * sigmoid(z[i]): the attention gate */
     void (*gate)(float *o, const float *z, int n);
     /* y = bf16(x), zero-padded to tr_rows_stride(n) */

@@ -52,6 +52,12 @@ static void swiglu(const float *gate, const float *up, int n, float *y)
     }
 }
 
+static void sigmoid(float *x, int n)
+{
+    for (int i = 0; i < n; i += 16)
+        v16_store_upto(x + i, v16_sigmoid(v16_load_upto(x + i, n - i)), n - i);
+}
+
 static void gate_by(float *o, const float *z, int n)
 {
     for (int i = 0; i < n; i += 16) {

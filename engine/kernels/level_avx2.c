@@ -11,6 +11,7 @@ const struct tr_kernels tr__kernels_avx2 = {
     .add = add,
     .axpy = axpy,
     .swiglu = swiglu,
+    .sigmoid = sigmoid,
     .gate = gate_by,
     .to_bf16 = to_bf16,
     .quantize = quantize,

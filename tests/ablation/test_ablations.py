@@ -69,10 +69,10 @@ ABLATIONS = {
     "window W - 1": [("engine/forward/attention.c", ".window = c->window,", ".window = c->window - 1,")],
     "window W + 1": [("engine/forward/attention.c", ".window = c->window,", ".window = c->window + 1,")],
     "bias in the weights": [
-        ("engine/forward/mlp.c", "weight[rank] = score[best];", "weight[rank] = score[best] + l->expert_bias[best];")
+        ("engine/forward/mlp.c", "weight[rank] = score[chosen[rank]];", "weight[rank] = score[chosen[rank]] + l->expert_bias[chosen[rank]];")
     ],
     "no route_scale": [("engine/forward/mlp.c", "weight[rank] *= c->route_scale;", "")],
-    "no shared expert": [("engine/forward/mlp.c", "bool shared = l->mlp.gate.n > 0;", "bool shared = false;")],
+    "no shared expert": [("engine/forward/mlp.c", "if (!l->mlp.gate.n) /* no shared expert */", "if (1)")],
     "swapped norms": [
         (
             "engine/forward/forward.c",

@@ -81,6 +81,9 @@ static void check_two(const struct tr_kernels *kn, int n, float (*value)(void))
     c->gate(a, y, n);
     kn->gate(b, y, n);
     kit_same(b, a, (size_t)n, "%s gate %d", kn->name, n);
+    c->sigmoid(a, n);
+    kn->sigmoid(b, n);
+    kit_same(b, a, (size_t)n, "%s sigmoid %d", kn->name, n);
     double ea = c->sum_exp(x, n, 0.9F);
     double eb = kn->sum_exp(x, n, 0.9F);
     assert_memory_equal(&ea, &eb, sizeof ea);

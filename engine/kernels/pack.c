@@ -40,15 +40,10 @@ static void pack_bf16(const uint8_t *src, int n, int k, uint8_t *panel)
     }
 }
 
-/* Puts column j of a block's quants in place; the lines were zeroed. */
+/* Puts column j of a K type's block in place. */
 static void place_quants(enum tr_wtype type, const uint8_t q[32], int j, uint8_t *block)
 {
     uint8_t *col = block + 4 * j;
-    if (type == TR_W_Q8_0) {
-        for (int quad = 0; quad < 8; quad++)
-            memcpy(col + quad * TR_LINE, q + 4 * quad, 4);
-        return;
-    }
     for (int i = 0; i < 4; i++) {
         uint32_t low;
         uint32_t high;
@@ -57,38 +52,48 @@ static void place_quants(enum tr_wtype type, const uint8_t q[32], int j, uint8_t
         uint32_t both = (low & 0x0F0F0F0FU) | (high & 0x0F0F0F0FU) << 4;
         memcpy(col + i * TR_LINE, &both, 4);
     }
-    uint8_t *upper = col + 4 * TR_LINE;
-    for (int quad = 0; quad < 8 && type != TR_W_Q4_0 && type != TR_W_Q4_K; quad++) {
-        for (int b = 0; b < 4; b++) {
-            int bits = q[4 * quad + b] >> 4;
-            if (type == TR_W_Q5_K)
-                upper[b] |= (uint8_t)(bits << quad);
-            else
-                upper[quad / 4 * TR_LINE + b] |= (uint8_t)(bits << 2 * (quad % 4));
-        }
+    uint32_t upper[2] = {0, 0}; /* bits 4 and 5 */
+    for (int quad = 0; quad < 8; quad++) {
+        uint32_t word;
+        memcpy(&word, q + 4 * quad, 4);
+        word = word >> 4 & 0x03030303U;
+        if (type == TR_W_Q5_K)
+            upper[0] |= word << quad;
+        else
+            upper[quad / 4] |= word << 2 * (quad % 4);
     }
+    for (int i = 4; i < tr__panel_shape(type).block_lines; i++)
+        memcpy(col + i * TR_LINE, &upper[i - 4], 4);
 }
 
-/* Puts column j of the scales of block b of a group in place. */
+/* Puts column j of a K type's scales of block b of a group in place. */
 static void place_scales(enum tr_wtype type, const struct tr_file_block *f, int b, int j,
                          uint8_t *scales)
 {
-    switch (type) {
-    case TR_W_Q8_0:
-    case TR_W_Q4_0:
-        memcpy(scales + ((size_t)b * TR_PANEL + j) * 2, &f->d, 2);
-        return;
-    case TR_W_Q6_K:
+    if (type == TR_W_Q6_K) {
         scales[2 * b * TR_PANEL + j] = f->sc[0];
         scales[(2 * b + 1) * TR_PANEL + j] = f->sc[1];
-        break;
-    default:
+    } else {
         scales[b * TR_PANEL + j] = f->sc[0];
         scales[TR_K_MINS + b * TR_PANEL + j] = f->mn;
         memcpy(scales + TR_K_DMIN + 2 * j, &f->dmin, 2);
-        break;
     }
     memcpy(scales + TR_K_D + 2 * j, &f->d, 2);
+}
+
+/* Q8_0 and Q4_0 need no taking apart: the words of a file block are those of a panel's lines, those
+ * of Q8_0 with the sign bits turned. */
+static void place_plain(enum tr_wtype type, const uint8_t *from, int b, int j, uint8_t *block,
+                        uint8_t *scales)
+{
+    int words = type == TR_W_Q8_0 ? 8 : 4;
+    memcpy(scales + ((size_t)b * TR_PANEL + j) * 2, from, 2);
+    for (int i = 0; i < words; i++) {
+        uint32_t word;
+        memcpy(&word, from + 2 + 4 * i, 4);
+        word ^= type == TR_W_Q8_0 ? 0x80808080U : 0U;
+        memcpy(block + i * TR_LINE + 4 * j, &word, 4);
+    }
 }
 
 static void pack_q(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
@@ -102,10 +107,16 @@ static void pack_q(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t
             memset(group, 0, tr__group_bytes(type));
         uint8_t *block = group + (size_t)in_group * shape.block_lines * TR_LINE;
         for (int j = 0; j < n; j++) {
+            const uint8_t *row = src + j * row_bytes;
+            uint8_t *scales = group + tr__scales_at(type);
+            if (type == TR_W_Q8_0 || type == TR_W_Q4_0) {
+                place_plain(type, row + b * tr__file_block_bytes(type), in_group, j, block, scales);
+                continue;
+            }
             struct tr_file_block f;
-            tr__file_block_read(type, src + j * row_bytes, b, &f);
+            tr__file_block_read(type, row, b, &f);
             place_quants(type, f.q, j, block);
-            place_scales(type, &f, in_group, j, group + tr__scales_at(type));
+            place_scales(type, &f, in_group, j, scales);
         }
     }
 }

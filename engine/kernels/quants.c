@@ -167,45 +167,47 @@ static void write_u16(uint8_t *p, uint16_t v)
     p[1] = (uint8_t)(v >> 8);
 }
 
-static void quantize_q8_0(const float *x, uint8_t *b)
+/* The largest magnitude of 32 values. As integers, so that the loop becomes vector code. */
+static float largest(const float *x)
 {
-    float amax = 0.0F;
-    for (int i = 0; i < 32; i++)
-        amax = TR_MAX(amax, fabsf(x[i]));
-    float d = amax / 127.0F;
-    float inv = d > 0.0F ? 1.0F / d : 0.0F;
-    write_u16(b, tr_f32_f16(d));
+    int32_t most = 0;
     for (int i = 0; i < 32; i++) {
-        float v = x[i] * inv;
-        v = v > -127.0F ? v : -127.0F; /* NaN, which no sound checkpoint has */
-        v = v < 127.0F ? v : 127.0F;
-        b[2 + i] = (uint8_t)(tr_f32_bits(v + 12582912.0F) & 0xFFU);
+        int32_t bits = (int32_t)(tr_f32_bits(x[i]) & 0x7FFFFFFFU);
+        most = bits > most ? bits : most;
     }
+    return tr_bits_f32((uint32_t)most);
 }
 
-/* The value of largest magnitude becomes -8 exactly. */
+/* Below this a block's scale is 0 in fp16, and its reciprocal might overflow. */
+static const float least = 1e-30F;
+
+static void quantize_q8_0(const float *x, uint8_t *b)
+{
+    float amax = largest(x);
+    float d = amax / 127.0F;
+    float inv = amax < least ? 0.0F : 1.0F / d;
+    write_u16(b, tr_f32_f16(d));
+    for (int i = 0; i < 32; i++) /* 1.5 * 2^23: rounds half to even into the low bits */
+        b[2 + i] = (uint8_t)(tr_f32_bits(x[i] * inv + 12582912.0F) & 0xFFU);
+}
+
+/* The value of largest magnitude, the first of several, becomes -8 exactly. */
 static void quantize_q4_0(const float *x, uint8_t *b)
 {
-    float amax = 0.0F;
-    float extreme = 0.0F;
+    float amax = largest(x);
+    int at = 0;
+    while (at < 31 && fabsf(x[at]) != amax)
+        at++;
+    float d = x[at] / -8.0F;
+    float inv = amax < least ? 0.0F : 1.0F / d;
+    uint8_t q[32];
     for (int i = 0; i < 32; i++) {
-        if (fabsf(x[i]) > amax) {
-            amax = fabsf(x[i]);
-            extreme = x[i];
-        }
+        float v = x[i] * inv + 8.5F;
+        q[i] = v < 15.0F ? (uint8_t)(int)v : 15;
     }
-    float d = extreme / -8.0F;
-    float inv = d != 0.0F ? 1.0F / d : 0.0F;
     write_u16(b, tr_f32_f16(d));
-    for (int i = 0; i < 16; i++) {
-        int q[2];
-        for (int h = 0; h < 2; h++) {
-            float v = x[i + 16 * h] * inv + 8.5F;
-            v = v > 0.0F ? v : 0.0F;
-            q[h] = v < 15.0F ? (int)v : 15;
-        }
-        b[2 + i] = (uint8_t)(q[0] | q[1] << 4);
-    }
+    for (int i = 0; i < 16; i++)
+        b[2 + i] = (uint8_t)(q[i] | q[i + 16] << 4);
 }
 
 int tr_quantize_row(enum tr_wtype type, const float *x, int k, void *dst)

@@ -395,7 +395,7 @@ def test_a_long_chat_does_not_hold_up_the_others(demo):
 
 def test_capabilities_and_openapi_know_the_routes(f1):
     paths = {"/v1/chat/completions": "messages", "/v1/responses": "input", "/v1/messages": "messages",
-             "/v1/messages/count_tokens": "messages", "/apply-template": "messages", "/tokenize": "messages"}
+             "/apply-template": "messages", "/tokenize": "messages"}
     capabilities, openapi = f1.get("/v1/capabilities").json(), f1.get("/openapi.json").json()
     for path, field in paths.items():
         assert field in capabilities["endpoints"][path]["properties"]

@@ -190,6 +190,7 @@ static void set_limits(struct tr_engine *e)
     l->budget_bytes = o->kv_cache_bytes ? o->kv_cache_bytes : auto_budget(e);
     info->kv_cache_bytes = l->budget_bytes;
     info->global_bytes_per_token = l->global_page_cost / (uint64_t)info->page_tokens;
+    info->local_bytes_per_token = l->local_page_cost / (uint64_t)info->page_tokens;
     info->local_bytes_per_sequence =
         tr_schedule_need(l, 1, info->context_length, 1) -
         l->global_page_cost * (uint64_t)TR_CEIL_DIV(info->context_length, info->page_tokens);

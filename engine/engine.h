@@ -214,6 +214,7 @@ struct tr_engine_info {
     uint64_t buffer_bytes;           /* fixed buffers of a step */
     int page_tokens;
     enum tr_kv_type kv_type;
+    uint64_t local_bytes_per_token;    /* all local layers, within the window */
     uint64_t local_bytes_per_sequence; /* bound for one sequence, all local layers */
     uint64_t global_bytes_per_token;   /* all global layers */
     int max_sequences, max_batch_tokens, max_queue;
@@ -260,8 +261,8 @@ void tr_engine_stats(struct tr_engine *e, struct tr_engine_stats *ret);
 int64_t tr_engine_capacity(const struct tr_engine *e, int tokens);
 
 /* -- snapshots: computed prefixes as files in snapshot_dir. They block for as long as the file
- * takes: call them on a thread that may wait. Names have 1 to 64 letters, digits, '.', '_', '-';
- * each belongs to the salt it was saved under. Errors say what a file is refused for. The engine must not be closed meanwhile. */
+ * takes: call them on a thread that may wait, and do not close the engine meanwhile. Names have 1
+ * to 64 letters, digits, '.', '_', '-'. Errors say what a file is refused for. */
 
 struct tr_snapshot {
     char name[65];
@@ -269,20 +270,25 @@ struct tr_snapshot {
     uint64_t bytes;  /* of the file */
     int64_t created; /* seconds since 1970 */
 };
+/* A salt may differ from process to process; the owner stays, and only it finds its files. */
+struct tr_snapshot_scope {
+    uint64_t salt[2]; /* of the jobs whose prefixes are meant */
+    uint64_t owner[2];
+};
 /* Saves what the cache holds of ids[0, n_ids), finished or still running: whole pages. TR_ENOTFOUND:
  * nothing; TR_ENOMEM: running requests need the cache; TR_ENOFIT: beyond the quota. */
 TR_NODISCARD int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t *ids,
-                                         int n_ids, const uint64_t salt[2], struct tr_snapshot *ret,
-                                         struct tr_err *err);
+                                         int n_ids, const struct tr_snapshot_scope *scope,
+                                         struct tr_snapshot *ret, struct tr_err *err);
 /* Puts a saved prefix into the cache, where the next prompt that begins with it finds it. */
 TR_NODISCARD int tr_engine_snapshot_restore(struct tr_engine *e, const char *name,
-                                            const uint64_t salt[2], struct tr_snapshot *ret,
-                                            struct tr_err *err);
-/* *ret [*ret_n] is the caller's (free). salt NULL: of all salts. */
-TR_NODISCARD int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t salt[2],
+                                            const struct tr_snapshot_scope *scope,
+                                            struct tr_snapshot *ret, struct tr_err *err);
+/* *ret [*ret_n] is the caller's (free). owner NULL: of all. */
+TR_NODISCARD int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t owner[2],
                                          struct tr_snapshot **ret, int *ret_n, struct tr_err *err);
 TR_NODISCARD int tr_engine_snapshot_delete(struct tr_engine *e, const char *name,
-                                           const uint64_t salt[2], struct tr_err *err);
+                                           const uint64_t owner[2], struct tr_err *err);
 
 /* Seconds until a refused request is worth another try: from measured speed and queued
  * work, 1..120. */

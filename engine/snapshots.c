@@ -128,11 +128,11 @@ static int check(const struct tr_engine *e, const char *name, struct tr_err *err
     return 0;
 }
 
-static struct tr_snapshot_facts facts_of(const struct tr_engine *e, const uint64_t salt[2])
+static struct tr_snapshot_facts facts_of(const struct tr_engine *e, const uint64_t owner[2])
 {
     return (struct tr_snapshot_facts){
         .fingerprint = e->limits.fingerprint,
-        .salt = {salt[0], salt[1]},
+        .owner = {owner[0], owner[1]},
         .kv_type = (uint64_t)e->options.kv_type,
         .page_tokens = (uint64_t)e->info.page_tokens,
         .window = (uint64_t)e->info.window,
@@ -143,13 +143,18 @@ static struct tr_snapshot_facts facts_of(const struct tr_engine *e, const uint64
     };
 }
 
+static bool is_owner(const struct tr_snapshot_content *c, const uint64_t owner[2])
+{
+    return c->owner[0] == owner[0] && c->owner[1] == owner[1];
+}
+
 static void describe(struct tr_snapshot *ret, const char *name, const struct tr_snapshot_content *c)
 {
     *ret = (struct tr_snapshot){.tokens = c->n_tokens, .bytes = c->bytes, .created = c->created};
     memcpy(ret->name, name, strnlen(name, sizeof ret->name - 1));
 }
 
-int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t salt[2], struct tr_snapshot **ret,
+int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t owner[2], struct tr_snapshot **ret,
                             int *ret_n, struct tr_err *err)
 {
     int r = check(e, "list", err);
@@ -171,7 +176,7 @@ int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t salt[2], struct 
             continue; /* no snapshot, whatever it is called */
         struct tr_snapshot_content c = tr_snapshot_content(f);
         tr_snapshot_close(f);
-        if (salt && (c.salt[0] != salt[0] || c.salt[1] != salt[1]))
+        if (owner && !is_owner(&c, owner))
             continue;
         struct tr_snapshot *more = realloc(list, (size_t)(n + 1) * sizeof *list);
         if (more) {
@@ -211,8 +216,8 @@ static int check_quota(struct tr_engine *e, const char *name, uint64_t bytes, st
                       (unsigned long long)bytes, (unsigned long long)e->options.snapshot_quota);
 }
 
-/* A name belongs to the salt under which it was saved; to others it does not exist. */
-static int open_own(struct tr_engine *e, const char *name, const uint64_t salt[2],
+/* To others than its owner a snapshot does not exist. */
+static int open_own(struct tr_engine *e, const char *name, const uint64_t owner[2],
                     struct tr_snapshot_file **ret, struct tr_err *err)
 {
     int r = check(e, name, err);
@@ -221,14 +226,15 @@ static int open_own(struct tr_engine *e, const char *name, const uint64_t salt[2
     if (r < 0)
         return r;
     struct tr_snapshot_content c = tr_snapshot_content(*ret);
-    if (c.salt[0] == salt[0] && c.salt[1] == salt[1])
+    if (is_owner(&c, owner))
         return 0;
     *ret = tr_snapshot_close(*ret);
     return tr_err_set(err, TR_ENOTFOUND, "snapshot", "there is no snapshot %s", name);
 }
 
 int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t *ids, int n_ids,
-                            const uint64_t salt[2], struct tr_snapshot *ret, struct tr_err *err)
+                            const struct tr_snapshot_scope *scope, struct tr_snapshot *ret,
+                            struct tr_err *err)
 {
     int r = check(e, name, err);
     if (r < 0)
@@ -238,11 +244,11 @@ int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t
     if (tr_snapshot_open(&old, e->snapshot_dir, name, NULL, &other) == 0) {
         struct tr_snapshot_content c = tr_snapshot_content(old);
         old = tr_snapshot_close(old);
-        if (c.salt[0] != salt[0] || c.salt[1] != salt[1])
+        if (!is_owner(&c, scope->owner))
             return tr_err_set(err, TR_EINVAL, "name", "the name %s is taken", name);
     }
     struct pin pin;
-    if (pin_init(&pin, e, ids, n_ids, salt) < 0)
+    if (pin_init(&pin, e, ids, n_ids, scope->salt) < 0)
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     if (r == 0)
         r = start(e, &pin, pin_found, err);
@@ -250,7 +256,7 @@ int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t
         uint64_t bytes = (uint64_t)pin.n_tokens * sizeof *ids +
                          (uint64_t)pin.local.n * e->local_layout.page_bytes +
                          (uint64_t)pin.global.n * e->global_layout.page_bytes;
-        struct tr_snapshot_facts facts = facts_of(e, salt);
+        struct tr_snapshot_facts facts = facts_of(e, scope->owner);
         r = check_quota(e, name, bytes, err);
         if (r == 0)
             r = tr_snapshot_write(e->snapshot_dir, name, &facts, ids, pin.n_tokens, &pin.local,
@@ -259,7 +265,7 @@ int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t
     }
     pin_done(&pin);
     if (r == 0)
-        r = open_own(e, name, salt, &old, err);
+        r = open_own(e, name, scope->owner, &old, err);
     if (r < 0)
         return r;
     struct tr_snapshot_content c = tr_snapshot_content(old);
@@ -268,11 +274,12 @@ int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t
     return 0;
 }
 
-int tr_engine_snapshot_restore(struct tr_engine *e, const char *name, const uint64_t salt[2],
-                               struct tr_snapshot *ret, struct tr_err *err)
+int tr_engine_snapshot_restore(struct tr_engine *e, const char *name,
+                               const struct tr_snapshot_scope *scope, struct tr_snapshot *ret,
+                               struct tr_err *err)
 {
     struct tr_snapshot_file *f = NULL;
-    struct tr_snapshot_facts facts = facts_of(e, salt);
+    struct tr_snapshot_facts facts = facts_of(e, scope->owner);
     int r = check(e, name, err);
     if (r == 0)
         r = tr_snapshot_open(&f, e->snapshot_dir, name, &facts, err);
@@ -284,7 +291,7 @@ int tr_engine_snapshot_restore(struct tr_engine *e, const char *name, const uint
     struct pin pin = {0};
     if (c.n_local != TR_MIN(tr_prefix_tail(s), n_pages) || c.n_global != n_pages * s->has_global)
         r = tr_err_set(err, TR_EFORMAT, "snapshot", "snapshot %s lacks pages", name);
-    else if (pin_init(&pin, e, c.ids, c.n_tokens, salt) < 0)
+    else if (pin_init(&pin, e, c.ids, c.n_tokens, scope->salt) < 0)
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     else
         r = start(e, &pin, pin_empty, err);
@@ -299,12 +306,12 @@ int tr_engine_snapshot_restore(struct tr_engine *e, const char *name, const uint
     return r;
 }
 
-int tr_engine_snapshot_delete(struct tr_engine *e, const char *name, const uint64_t salt[2],
+int tr_engine_snapshot_delete(struct tr_engine *e, const char *name, const uint64_t owner[2],
                               struct tr_err *err)
 {
     char path[4096];
     struct tr_snapshot_file *f;
-    int r = open_own(e, name, salt, &f, err);
+    int r = open_own(e, name, owner, &f, err);
     if (r < 0)
         return r;
     tr_snapshot_close(f);

@@ -222,6 +222,7 @@ static void finish(struct srv_call *c)
 {
     struct srv_req *req = c->req;
     if (c->dead) {
+        c->srv->metrics.finished[SRV_REASON_ABORT] += (uint64_t)c->n_choices;
         free_call(c);
         return;
     }
@@ -438,7 +439,7 @@ static void on_worked(uv_work_t *work, int status)
 static void fill_limits(struct srv_call *c)
 {
     struct srv *s = c->srv;
-    const char *key = s->options->api_key.n ? srv_route_key(c->req) : NULL;
+
     c->limits = (struct srv_limits){
         .tokenizer = s->tokenizer,
         .chat = s->chat,
@@ -448,14 +449,11 @@ static void fill_limits(struct srv_call *c)
         .max_queue = s->options->max_queue,
         .strict = s->options->strict,
         .timeout_ms = s->options->request_timeout,
+        .tenant = c->req->tenant,
         .hash_key = {s->hash_key[0], s->hash_key[1]},
         .begun_ns = c->req->begun_ns,
         .random = srv_new_id(s),
     };
-    if (key) {
-        struct tr_hash secret = {s->hash_key[0], s->hash_key[1]};
-        c->limits.tenant = tr_hash_link(secret, key, strlen(key)).lo | 1;
-    }
 }
 
 void srv_call_start(struct srv_req *req, const struct srv_api *api)

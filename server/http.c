@@ -15,7 +15,8 @@
 #include "server/transport.h"
 
 #define SWALLOW_MAX  (256ULL << 20) /* longest body that is read only to answer 413 properly */
-#define STREAM_BLOCK 4096           /* libmicrohttpd's buffer for HTTP/1.0 streams */
+#define RESERVE_MAX  (1 << 20) /* what a Content-Length is believed before its bytes have come */
+#define STREAM_BLOCK 4096      /* libmicrohttpd's buffer for HTTP/1.0 streams */
 #define BODIES_AT_LEAST                                                                            \
     (256ULL << 20) /* memory for request bodies of all connections: this, or 4 largest ones */
 
@@ -77,7 +78,7 @@ void *srv_http_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 
 static enum srv_method method_of(const char *name)
 {
-    static const char *const names[] = {"GET", "HEAD", "POST", "OPTIONS"};
+    static const char *const names[] = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"};
     for (size_t i = 0; i < TR_ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0)
             return (enum srv_method)i;
@@ -173,8 +174,8 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
         refuse_rest(req, SRV_BUSY, "too many large requests at the same time");
         return MHD_YES;
     }
-    if (!req->body.cap && srv_head_length(&req->head) <= s->options->max_body)
-        tr_buf_reserve(&req->body, srv_head_length(&req->head));
+    if (!req->body.cap)
+        tr_buf_reserve(&req->body, TR_MIN(srv_head_length(&req->head), RESERVE_MAX));
     tr_buf_add(&req->body, data, n);
     req->held += n;
     s->body_bytes += n;

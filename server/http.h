@@ -52,7 +52,7 @@ enum srv_problem {
         SRV_N_PROBLEMS
 };
 
-enum srv_method { SRV_GET, SRV_HEAD, SRV_POST, SRV_OPTIONS, SRV_OTHER };
+enum srv_method { SRV_GET, SRV_HEAD, SRV_POST, SRV_DELETE, SRV_OPTIONS, SRV_OTHER };
 
 enum srv_phase {
     SRV_BODY,    /* the body is arriving (or is being thrown away) */
@@ -88,6 +88,7 @@ struct srv_req {
     char *path;                    /* owned: decoded path */
     const struct srv_route *route; /* NULL = no such path */
     const char *tail;              /* what follows the route's prefix */
+    uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
     struct srv_head head;
 
     struct tr_buf body;

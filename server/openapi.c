@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/json.h"
+#include "server/cache.h"
 #include "server/chat.h"
 #include "server/completions.h"
 #include "server/messages.h"
@@ -91,6 +92,8 @@ static const struct shape shapes[] = {
     {"/detokenize", NULL, srv_detokenize_tables, 1, REQUIRED("\"tokens\""),
      OBJECT("\"prompt\",\"content\"",
             "\"prompt\":{\"type\":\"string\"},\"content\":{\"type\":\"string\"}")},
+    {"/v1/snapshots", NULL, srv_snapshot_save_tables, 1, REQUIRED("\"name\",\"prompt\""), NULL},
+    {"/v1/snapshots/", NULL, srv_snapshot_restore_tables, 1, REQUIRED(""), NULL},
     {"/v1/models", NULL, NULL, 0, NULL,
      OBJECT("\"object\",\"data\"",
             "\"object\":{\"const\":\"list\"},\"data\":{\"type\":\"array\",\"items\":" MODEL "}")},
@@ -153,11 +156,12 @@ static void add_refusals(struct tr_buf *out, bool messages)
 }
 
 static void add_operation(struct tr_buf *out, const struct srv *s, const struct srv_route *r,
-                          bool post)
+                          const char *method)
 {
+    bool post = strcmp(method, "post") == 0;
     struct shape shape = shape_of(r->path);
     bool text = strcmp(r->path, "/metrics") == 0;
-    tr_buf_addf(out, "\"%s\":{\"summary\":", post ? "post" : "get");
+    tr_buf_addf(out, "\"%s\":{\"summary\":", method);
     tr_json_quote(out, r->doc, strlen(r->doc));
     if (r->flags & SRV_PREFIX)
         tr_buf_adds(out, ",\"parameters\":[{\"name\":\"id\",\"in\":\"path\",\"required\":true,"
@@ -195,11 +199,15 @@ void srv_openapi_document(const struct srv *s, struct tr_buf *out)
         tr_buf_addf(out, "%s\"%s%s\":{", i ? "," : "", r->path,
                     r->flags & SRV_PREFIX ? "{id}" : "");
         if (r->get)
-            add_operation(out, s, r, false);
+            add_operation(out, s, r, "get");
         if (r->get && r->post)
             tr_buf_addc(out, ',');
         if (r->post)
-            add_operation(out, s, r, true);
+            add_operation(out, s, r, "post");
+        if (r->flags & SRV_DELETABLE) {
+            tr_buf_addc(out, ',');
+            add_operation(out, s, r, "delete");
+        }
         tr_buf_addc(out, '}');
     }
     tr_buf_adds(out, "},\"components\":{\"securitySchemes\":{\"bearer\":{\"type\":\"http\","

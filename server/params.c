@@ -478,23 +478,23 @@ static int fill_sampling(struct tr_job *job, const struct srv_params *p,
     return r;
 }
 
-static int fill_salt(struct tr_job *job, const struct srv_params *p,
-                     const struct srv_limits *limits, struct tr_err *err)
+int srv_params_salt(const struct tr_json *cache_salt, const struct srv_limits *limits,
+                    uint64_t ret[2], struct tr_err *err)
 {
     const char *salt = "";
     size_t n = 0;
-    if (tr_json_given(&p->cache_salt)) {
-        int r = tr_json_as_string(&p->cache_salt, &salt, &n, err);
+    ret[0] = ret[1] = 0;
+    if (tr_json_given(cache_salt)) {
+        int r = tr_json_as_string(cache_salt, &salt, &n, err);
         if (r < 0)
             return r;
     }
-    job->tenant = limits->tenant;
     if (limits->tenant == 0 && n == 0)
         return 0;
     struct tr_hash h = {limits->hash_key[0] ^ limits->tenant, limits->hash_key[1]};
     h = tr_hash_link(h, salt, n);
-    job->cache_salt[0] = h.lo;
-    job->cache_salt[1] = h.hi;
+    ret[0] = h.lo;
+    ret[1] = h.hi;
     return 0;
 }
 
@@ -517,12 +517,13 @@ int srv_params_job(struct tr_job **ret, const struct srv_params *p, const struct
     job->ignore_eos = p->ignore_eos;
     job->prompt_logprobs = (int)TR_MAX(p->prompt_logprobs, p->echo ? p->logprobs : -1);
     job->priority = (int)p->priority;
+    job->tenant = limits->tenant;
     job->cache_prompt = p->cache_prompt;
     if (limits->timeout_ms > 0)
         job->deadline_ns = limits->begun_ns + limits->timeout_ms * 1000000;
     int r = fill_sampling(job, p, limits, err);
     if (r == 0)
-        r = fill_salt(job, p, limits, err);
+        r = srv_params_salt(&p->cache_salt, limits, job->cache_salt, err);
     if (r < 0) {
         tr_job_free(job);
         return r;

@@ -65,4 +65,8 @@ TR_NODISCARD int srv_params_fit(const struct srv_params *p, const struct srv_lim
 /* A text for error messages: quoted, escaped, cut. */
 const char *srv_excerpt(char buf[80], const char *s, size_t n);
 
+/* The salt of the prefix pages of requests with this cache_salt (may be absent) and tenant. */
+TR_NODISCARD int srv_params_salt(const struct tr_json *cache_salt, const struct srv_limits *limits,
+                                 uint64_t ret[2], struct tr_err *err);
+
 #endif

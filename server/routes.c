@@ -3,7 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/hash.h"
 #include "server/admin.h"
+#include "server/cache.h"
 #include "server/chat.h"
 #include "server/completions.h"
 #include "server/log.h"
@@ -22,6 +24,10 @@ const struct srv_route srv_routes[] = {
     {"/v1/models", srv_models, NULL, 0, "The model that is served"},
     {"/v1/models/", srv_model, NULL, SRV_PREFIX, "One model"},
     {"/v1/capabilities", srv_capabilities, NULL, 0, "Request fields, their types and ranges"},
+    {"/v1/capacity", srv_capacity, NULL, 0, "What fits into the KV cache"},
+    {"/v1/snapshots", srv_snapshots, srv_snapshot_save, 0, "Saved prefixes; save one"},
+    {"/v1/snapshots/", NULL, srv_snapshot, SRV_PREFIX | SRV_DELETABLE,
+     "Restore, or delete, a saved prefix"},
     {"/tokenize", NULL, srv_tokenize, 0, "Text to token ids"},
     {"/detokenize", NULL, srv_detokenize, 0, "Token ids to text"},
     {"/apply-template", NULL, srv_apply_template, 0, "Messages to the prompt they make"},
@@ -35,6 +41,7 @@ const struct srv_route srv_routes[] = {
     {"/openapi.json", srv_openapi_get, NULL, SRV_OPEN, "This description"},
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
+_Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");
 
 void srv_route_find(struct srv_req *req)
 {
@@ -53,6 +60,8 @@ void srv_route_find(struct srv_req *req)
 
 const char *srv_route_allow(const struct srv_route *route)
 {
+    if (route->flags & SRV_DELETABLE)
+        return "POST, DELETE, OPTIONS";
     if (route->get && route->post)
         return "GET, HEAD, POST, OPTIONS";
     return route->get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
@@ -60,7 +69,7 @@ const char *srv_route_allow(const struct srv_route *route)
 
 const char *srv_method_name(enum srv_method method)
 {
-    static const char *const names[] = {"GET", "HEAD", "POST", "OPTIONS", "other"};
+    static const char *const names[] = {"GET", "HEAD", "POST", "DELETE", "OPTIONS", "other"};
     return names[method];
 }
 
@@ -119,6 +128,32 @@ static bool is_json(const char *content_type)
     return n == strlen("application/json") && strncasecmp(content_type, "application/json", n) == 0;
 }
 
+static srv_handler handler_of(const struct srv_req *req)
+{
+    switch (req->method) {
+    case SRV_GET:
+    case SRV_HEAD:
+        return req->route->get;
+    case SRV_POST:
+        return req->route->post;
+    case SRV_DELETE:
+        return req->route->flags & SRV_DELETABLE ? req->route->post : NULL;
+    case SRV_OPTIONS:
+    case SRV_OTHER:
+    default:
+        return NULL;
+    }
+}
+
+/* Tells clients apart by their keys; a number that means nothing outside this process. */
+static uint64_t tenant_of(const struct srv_req *req)
+{
+    const struct srv *s = req->srv;
+    const char *key = s->options->api_key.n ? srv_route_key(req) : NULL;
+    struct tr_hash secret = {s->hash_key[0], s->hash_key[1]};
+    return key ? tr_hash_link(secret, key, strlen(key)).lo | 1 : 0;
+}
+
 bool srv_route_admit(struct srv_req *req)
 {
     const struct srv_route *r = req->route;
@@ -130,9 +165,7 @@ bool srv_route_admit(struct srv_req *req)
     }
     if (req->method == SRV_OPTIONS)
         return true;
-    bool known =
-        req->method == SRV_POST ? r->post != NULL : req->method != SRV_OTHER && r->get != NULL;
-    if (!known) {
+    if (!handler_of(req)) {
         req->allow = srv_route_allow(r);
         srv_refuse(req, SRV_METHOD, NULL, "this path allows %s", req->allow);
         return false;
@@ -141,6 +174,7 @@ bool srv_route_admit(struct srv_req *req)
         srv_refuse(req, SRV_KEY, NULL, "missing or unknown API key");
         return false;
     }
+    req->tenant = tenant_of(req);
     if (req->method == SRV_POST && !is_json(req->head.content_type)) {
         srv_refuse(req, SRV_MEDIA_TYPE, NULL, "send Content-Type: application/json");
         return false;
@@ -162,5 +196,5 @@ void srv_route_run(struct srv_req *req)
     else if (state == SRV_DRAINING && req->method == SRV_POST)
         srv_refuse(req, SRV_DRAIN, NULL, "the daemon is shutting down");
     else
-        (req->method == SRV_POST ? r->post : r->get)(req);
+        handler_of(req)(req);
 }

@@ -57,7 +57,7 @@ static void on_worked(uv_work_t *work, int status)
     finish(t);
 }
 
-void srv_task_run(struct srv_req *req, srv_task_fn fn)
+static void start(struct srv_req *req, srv_task_fn fn, bool aside)
 {
     struct task *t = calloc(1, sizeof *t);
     if (!t) {
@@ -68,11 +68,20 @@ void srv_task_run(struct srv_req *req, srv_task_fn fn)
     t->fn = fn;
     t->work.data = t;
     srv_later(req, &generator, t);
-    if (req->body.len > INLINE_BYTES &&
-        uv_queue_work(&req->srv->loop, &t->work, on_work, on_worked) == 0) {
+    if (aside && uv_queue_work(&req->srv->loop, &t->work, on_work, on_worked) == 0) {
         req->srv->n_working++;
         return;
     }
     run(t);
     finish(t);
+}
+
+void srv_task_run(struct srv_req *req, srv_task_fn fn)
+{
+    start(req, fn, req->body.len > INLINE_BYTES);
+}
+
+void srv_task_run_aside(struct srv_req *req, srv_task_fn fn)
+{
+    start(req, fn, true);
 }

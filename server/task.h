@@ -9,5 +9,7 @@ typedef int (*srv_task_fn)(struct srv_req *req, struct tr_err *err);
 
 /* Runs fn, on a worker if the body is long, and replies with application/json. */
 void srv_task_run(struct srv_req *req, srv_task_fn fn);
+/* The same, on a worker always: fn waits for files or for the engine. */
+void srv_task_run_aside(struct srv_req *req, srv_task_fn fn);
 
 #endif

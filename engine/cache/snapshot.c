@@ -60,7 +60,7 @@ struct walk {
 static struct walk walk_begin(const struct head *h, const int32_t *ids)
 {
     struct walk w = {.ids = ids, .page_tokens = (int)h->facts.page_tokens};
-    tr_prefix_init(&w.chain, h->facts.fingerprint, h->facts.salt);
+    tr_prefix_init(&w.chain, h->facts.fingerprint, h->facts.owner);
     return w;
 }
 
@@ -205,8 +205,8 @@ static const char *check_facts(const struct tr_snapshot_facts *file,
         return "another kv_type";
     if (file->page_tokens != cache->page_tokens)
         return "another page_tokens";
-    if (file->salt[0] != cache->salt[0] || file->salt[1] != cache->salt[1])
-        return "another key or cache_salt";
+    if (file->owner[0] != cache->owner[0] || file->owner[1] != cache->owner[1])
+        return "another API key";
     if (file->window != cache->window || file->n_local_layers != cache->n_local_layers ||
         file->n_global_layers != cache->n_global_layers ||
         file->local_page_bytes != cache->local_page_bytes ||
@@ -275,7 +275,7 @@ struct tr_snapshot_content tr_snapshot_content(const struct tr_snapshot_file *f)
                                         .n_tokens = (int64_t)f->head.n_tokens,
                                         .n_local = (int64_t)f->head.n_local,
                                         .n_global = (int64_t)f->head.n_global,
-                                        .salt = {f->head.facts.salt[0], f->head.facts.salt[1]},
+                                        .owner = {f->head.facts.owner[0], f->head.facts.owner[1]},
                                         .bytes = f->bytes,
                                         .created = (int64_t)f->head.created};
 }

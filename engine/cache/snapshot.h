@@ -4,7 +4,7 @@
  *
  * Layout: a head, the token ids, then each page: its identity, its bytes. All numbers are 64-bit
  * little endian. Every part has a checksum; what belongs to another checkpoint, cache geometry or
- * salt, what is cut, longer or changed is refused, and the error says which. Writing is atomic: a
+ * owner, what is cut, longer or changed is refused, and the error says which. Writing is atomic: a
  * temporary file, synced, then renamed.
  */
 #ifndef TR_ENGINE_CACHE_SNAPSHOT_H
@@ -15,7 +15,7 @@
 /* What a file and a cache must agree on. */
 struct tr_snapshot_facts {
     struct tr_hash fingerprint;
-    uint64_t salt[2];
+    uint64_t owner[2]; /* whose it is; salts the keys inside the file */
     uint64_t kv_type, page_tokens, window;
     uint64_t n_local_layers, n_global_layers;
     uint64_t local_page_bytes, global_page_bytes;
@@ -32,7 +32,7 @@ TR_NODISCARD int tr_snapshot_write(const char *dir, const char *name,
 
 struct tr_snapshot_file;
 /* Opens and checks everything but the pages. facts NULL: only what the file says of itself.
- * TR_ENOTFOUND, TR_EFORMAT, TR_EINVAL (of another checkpoint, geometry or salt). */
+ * TR_ENOTFOUND, TR_EFORMAT, TR_EINVAL (of another checkpoint, geometry or owner). */
 TR_NODISCARD int tr_snapshot_open(struct tr_snapshot_file **ret, const char *dir, const char *name,
                                   const struct tr_snapshot_facts *facts, struct tr_err *err);
 struct tr_snapshot_file *tr_snapshot_close(struct tr_snapshot_file *f); /* NULL ok; returns NULL */
@@ -41,7 +41,7 @@ struct tr_snapshot_content {
     const int32_t *ids; /* [n_tokens]; lives as long as the file is open */
     int64_t n_tokens;
     int64_t n_local, n_global; /* pages; the local ones are the last before n_tokens */
-    uint64_t salt[2];
+    uint64_t owner[2];
     uint64_t bytes;  /* of the file */
     int64_t created; /* seconds since 1970 */
 };

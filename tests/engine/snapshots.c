@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static struct outcome cold, saved, restored;
-static const uint64_t no_salt[2];
+static const struct tr_snapshot_scope mine = {{0, 0}, {3, 4}};
 
 static char *make_dir(void)
 {
@@ -60,7 +60,7 @@ static void round_trip(void **state)
             drive_ids(text, n + 5, 21);
             struct tr_engine *e = open_at(model, dir);
             drive(e, drive_job(text, n, 1), &saved);
-            assert_int_equal(tr_engine_snapshot_save(e, "one", text, n, no_salt, &made, &err), 0);
+            assert_int_equal(tr_engine_snapshot_save(e, "one", text, n, &mine, &made, &err), 0);
             assert_int_equal(made.tokens, n / 16 * 16);
             struct tr_engine_stats s = drive_idle(e);
             assert_int_equal(s.local_pages_used + s.global_pages_used, 0);
@@ -71,7 +71,7 @@ static void round_trip(void **state)
             tr_engine_close(e);
 
             e = open_at(model, dir);
-            assert_int_equal(tr_engine_snapshot_restore(e, "one", no_salt, &back, &err), 0);
+            assert_int_equal(tr_engine_snapshot_restore(e, "one", &mine, &back, &err), 0);
             assert_int_equal(back.tokens, made.tokens);
             assert_int_equal(back.bytes, made.bytes);
             drive(e, drive_job(text, n + 5, 20), &restored);
@@ -87,13 +87,13 @@ static void round_trip(void **state)
 }
 
 static int restore_code(const char *model, const char *dir, struct tr_engine_options *changed,
-                        const uint64_t salt[2], struct tr_err *err)
+                        const struct tr_snapshot_scope *scope, struct tr_err *err)
 {
     struct tr_snapshot back;
     struct tr_engine_options o = changed ? *changed : drive_options(model);
     o.snapshot_dir = dir;
     struct tr_engine *e = drive_open(o);
-    int r = tr_engine_snapshot_restore(e, "one", salt, &back, err);
+    int r = tr_engine_snapshot_restore(e, "one", scope, &back, err);
     struct tr_engine_stats s = drive_idle(e);
     assert_int_equal(s.local_pages_used + s.global_pages_used, 0);
     assert_int_equal(s.local_pages_cached + s.global_pages_cached > 0, r == 0);
@@ -111,30 +111,30 @@ static void refused(void **state)
     struct tr_err err = {0};
     drive_ids(text, 100, 5);
     struct tr_engine *e = open_at("plain", dir);
-    assert_int_equal(tr_engine_snapshot_save(e, "one", text, 100, no_salt, &made, &err),
+    assert_int_equal(tr_engine_snapshot_save(e, "one", text, 100, &mine, &made, &err),
                      TR_ENOTFOUND);
     drive(e, drive_job(text, 100, 1), &saved);
     static const char *const bad_names[] = {"", ".one", "../one", "a/b", "a b"};
     for (size_t i = 0; i < TR_ARRAY_LEN(bad_names); i++)
-        assert_int_equal(tr_engine_snapshot_save(e, bad_names[i], text, 100, no_salt, &made, &err),
+        assert_int_equal(tr_engine_snapshot_save(e, bad_names[i], text, 100, &mine, &made, &err),
                          TR_EINVAL);
-    assert_int_equal(tr_engine_snapshot_save(e, "one", text, 100, no_salt, &made, &err), 0);
+    assert_int_equal(tr_engine_snapshot_save(e, "one", text, 100, &mine, &made, &err), 0);
     tr_engine_close(e);
 
-    /* Another checkpoint, geometry, type or salt. */
-    const uint64_t salt[2] = {1, 0};
+    /* Another checkpoint, geometry, type or owner. */
+    const struct tr_snapshot_scope other = {{0, 0}, {3, 5}};
     struct tr_engine_options o = drive_options("plain");
-    assert_int_equal(restore_code("plain", dir, NULL, no_salt, &err), 0);
-    assert_int_equal(restore_code("irregular", dir, NULL, no_salt, &err), TR_EINVAL);
+    assert_int_equal(restore_code("plain", dir, NULL, &mine, &err), 0);
+    assert_int_equal(restore_code("irregular", dir, NULL, &mine, &err), TR_EINVAL);
     assert_non_null(strstr(err.msg, "checkpoint"));
     o.page_tokens = 32;
-    assert_int_equal(restore_code("plain", dir, &o, no_salt, &err), TR_EINVAL);
+    assert_int_equal(restore_code("plain", dir, &o, &mine, &err), TR_EINVAL);
     assert_non_null(strstr(err.msg, "page_tokens"));
     o = drive_options("plain");
     o.kv_type = TR_KV_BF16;
-    assert_int_equal(restore_code("plain", dir, &o, no_salt, &err), TR_EINVAL);
-    assert_int_equal(restore_code("plain", dir, NULL, salt, &err), TR_EINVAL);
-    assert_non_null(strstr(err.msg, "salt"));
+    assert_int_equal(restore_code("plain", dir, &o, &mine, &err), TR_EINVAL);
+    assert_int_equal(restore_code("plain", dir, NULL, &other, &err), TR_EINVAL);
+    assert_non_null(strstr(err.msg, "key"));
 
     /* One bit anywhere, and every kind of length. */
     snprintf(file, sizeof file, "%s/one.snapshot", dir);
@@ -149,19 +149,19 @@ static void refused(void **state)
         assert_int_equal(pread(fd, &c, 1, places[i]), 1);
         c ^= 4;
         assert_int_equal(pwrite(fd, &c, 1, places[i]), 1);
-        assert_true(restore_code("plain", dir, NULL, no_salt, &err) < 0);
+        assert_true(restore_code("plain", dir, NULL, &mine, &err) < 0);
         c ^= 4;
         assert_int_equal(pwrite(fd, &c, 1, places[i]), 1);
     }
-    assert_int_equal(restore_code("plain", dir, NULL, no_salt, &err), 0);
+    assert_int_equal(restore_code("plain", dir, NULL, &mine, &err), 0);
     const off_t sizes[] = {st.st_size + 1, st.st_size - 1, 300, 100, 0};
     for (size_t i = 0; i < TR_ARRAY_LEN(sizes); i++) {
         assert_int_equal(ftruncate(fd, sizes[i]), 0);
-        assert_int_equal(restore_code("plain", dir, NULL, no_salt, &err), TR_EFORMAT);
+        assert_int_equal(restore_code("plain", dir, NULL, &mine, &err), TR_EFORMAT);
     }
     close(fd);
     assert_int_equal(unlink(file), 0);
-    assert_int_equal(restore_code("plain", dir, NULL, no_salt, &err), TR_ENOTFOUND);
+    assert_int_equal(restore_code("plain", dir, NULL, &mine, &err), TR_ENOTFOUND);
     remove_dir(dir);
 }
 
@@ -173,7 +173,7 @@ static void list_delete_quota(void **state)
     struct tr_snapshot made;
     struct tr_snapshot *list;
     struct tr_err err = {0};
-    const uint64_t salt[2] = {7, 7};
+    const uint64_t other[2] = {7, 7};
     int n;
     drive_ids(text, 200, 5);
     struct tr_engine_options o = drive_options("plain");
@@ -181,28 +181,28 @@ static void list_delete_quota(void **state)
     o.snapshot_quota = 400000;
     struct tr_engine *e = drive_open(o);
     drive(e, drive_job(text, 200, 1), &saved);
-    assert_int_equal(tr_engine_snapshot_save(e, "b", text, 32, no_salt, &made, &err), 0);
-    assert_int_equal(tr_engine_snapshot_save(e, "b", text, 64, no_salt, &made, &err), 0);
+    assert_int_equal(tr_engine_snapshot_save(e, "b", text, 32, &mine, &made, &err), 0);
+    assert_int_equal(tr_engine_snapshot_save(e, "b", text, 64, &mine, &made, &err), 0);
     assert_int_equal(made.tokens, 64);
     assert_true(made.bytes < o.snapshot_quota);
-    assert_int_equal(tr_engine_snapshot_list(e, no_salt, &list, &n, &err), 0);
+    assert_int_equal(tr_engine_snapshot_list(e, mine.owner, &list, &n, &err), 0);
     assert_int_equal(n, 1);
     assert_string_equal(list[0].name, "b");
     assert_int_equal(list[0].tokens, 64);
     free(list);
-    assert_int_equal(tr_engine_snapshot_list(e, salt, &list, &n, &err), 0);
+    assert_int_equal(tr_engine_snapshot_list(e, other, &list, &n, &err), 0);
     assert_int_equal(n, 0);
     free(list);
-    assert_int_equal(tr_engine_snapshot_delete(e, "b", salt, &err), TR_ENOTFOUND);
+    assert_int_equal(tr_engine_snapshot_delete(e, "b", other, &err), TR_ENOTFOUND);
     int r = 0;
     for (int i = 0; i < 8 && r == 0; i++) {
         char name[8];
         snprintf(name, sizeof name, "c%d", i);
-        r = tr_engine_snapshot_save(e, name, text, 192, no_salt, &made, &err);
+        r = tr_engine_snapshot_save(e, name, text, 192, &mine, &made, &err);
     }
     assert_int_equal(r, TR_ENOFIT);
-    assert_int_equal(tr_engine_snapshot_delete(e, "b", no_salt, &err), 0);
-    assert_int_equal(tr_engine_snapshot_delete(e, "b", no_salt, &err), TR_ENOTFOUND);
+    assert_int_equal(tr_engine_snapshot_delete(e, "b", mine.owner, &err), 0);
+    assert_int_equal(tr_engine_snapshot_delete(e, "b", mine.owner, &err), TR_ENOTFOUND);
     tr_engine_close(e);
     o.snapshot_dir = NULL;
     e = drive_open(o);

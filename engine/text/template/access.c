@@ -26,6 +26,7 @@ static bool next_char(struct tpl_vm *vm, struct tpl_cursor *c, struct tpl_value 
     size_t n;
     tr_uni_decode(s->s + c->at, &n);
     *ret = tr_tpl_part(vm, s, c->at, c->at + n);
+    ret->u.str->markup = false;
     c->at += n;
     return true;
 }

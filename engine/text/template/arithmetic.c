@@ -136,9 +136,10 @@ static struct tpl_value repeat(struct tpl_vm *vm, struct tpl_value of, int64_t t
         if (times > 0 && s->n > 0 && times > TPL_MAX_OUTPUT / (int64_t)s->n)
             tr_tpl_fail(vm, "template limit: output");
         size_t mark = vm->text.len;
-        for (int64_t i = 0; s->n && i < times; i++)
+        if (times > 0 && s->n > 0 && !s->pieces)
+            tr_tpl_put_times(vm, s->s, s->n, (size_t)times, s->origin);
+        for (int64_t i = 0; s->pieces && i < times; i++)
             tr_tpl_put_str(vm, s);
-        tr_tpl_spend(vm, times > 0 ? (uint64_t)times / 8 : 0);
         return tr_tpl_with_markup(vm, tr_tpl_cut(vm, mark), s->markup);
     }
     const struct tpl_list *list = of.u.list;

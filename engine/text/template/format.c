@@ -37,11 +37,9 @@ static void lay_out(struct tpl_vm *vm, size_t mark, const struct spec *spec, cha
     size_t left = align == '<' ? 0 : align == '^' ? room / 2 : room;
     if (align == '=')
         tr_tpl_put_part(vm, s, 0, prefix);
-    for (size_t i = 0; i < left; i++)
-        tr_tpl_put(vm, spec->fill, spec->fill_bytes, TPL_TEMPLATE);
+    tr_tpl_put_times(vm, spec->fill, spec->fill_bytes, left, TPL_TEMPLATE);
     tr_tpl_put_part(vm, s, align == '=' ? prefix : 0, s->n);
-    for (size_t i = left; i < room; i++)
-        tr_tpl_put(vm, spec->fill, spec->fill_bytes, TPL_TEMPLATE);
+    tr_tpl_put_times(vm, spec->fill, spec->fill_bytes, room - left, TPL_TEMPLATE);
 }
 
 static char field_align(const struct spec *spec, char own)

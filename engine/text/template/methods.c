@@ -197,13 +197,12 @@ static struct tpl_value pad(struct tpl_vm *vm, struct tpl_str *s, char how,
         tr_tpl_fail(vm, "template limit: output");
     /* Python's centre leans left, except for odd padding of an odd width. */
     int64_t left = how == 'l' ? 0 : how == 'c' ? total / 2 + (total & width & 1) : total;
+    enum tpl_origin fill_origin = tr_tpl_origin_at(fill, 0);
     size_t mark = vm->text.len, sign = how == 'z' && s->n && (*s->s == '-' || *s->s == '+');
     tr_tpl_put_part(vm, s, 0, sign);
-    for (int64_t i = 0; i < left; i++)
-        tr_tpl_put_str(vm, fill);
+    tr_tpl_put_times(vm, fill->s, fill->n, (size_t)left, fill_origin);
     tr_tpl_put_part(vm, s, sign, s->n);
-    for (int64_t i = left; i < total; i++)
-        tr_tpl_put_str(vm, fill);
+    tr_tpl_put_times(vm, fill->s, fill->n, (size_t)(total - left), fill_origin);
     return tr_tpl_cut(vm, mark);
 }
 
@@ -318,7 +317,7 @@ static struct tpl_value partition(struct tpl_vm *vm, struct tpl_str *s, char how
     int64_t at = how == 'l' ? tr_tpl_find(vm, s, 0, s->n, sep) : tr_tpl_rfind(vm, s, 0, s->n, sep);
     struct tpl_value v = tr_tpl_list(vm, 3, TPL_TUPLE);
     for (int i = 0; i < 3; i++)
-        v.u.list->v[i] = tr_tpl_literal(vm, "");
+        v.u.list->v[i] = tr_tpl_part(vm, s, 0, 0);
     if (at < 0) {
         v.u.list->v[how == 'l' ? 0 : 2] = tpl_of_str(s);
         return v;

@@ -174,6 +174,21 @@ void tr_tpl_put_char(struct tpl_vm *vm, uint32_t c, enum tpl_origin origin)
     tr_tpl_put(vm, utf8, tr_uni_encode(c, utf8), origin);
 }
 
+void tr_tpl_put_times(struct tpl_vm *vm, const char *bytes, size_t n, size_t times,
+                      enum tpl_origin origin)
+{
+    char block[256];
+    size_t per_block = TR_MAX(sizeof block / n, (size_t)1);
+    if (per_block > 1) {
+        for (size_t i = 0; i < per_block; i++)
+            memcpy(block + i * n, bytes, n);
+        for (; times >= per_block; times -= per_block)
+            tr_tpl_put(vm, block, per_block * n, origin);
+    }
+    for (; times; times--)
+        tr_tpl_put(vm, bytes, n, origin);
+}
+
 void tr_tpl_rewind(struct tpl_vm *vm, size_t mark)
 {
     vm->text.len = mark;

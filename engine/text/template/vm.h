@@ -96,6 +96,9 @@ void tr_tpl_leave(struct tpl_vm *vm);
 void tr_tpl_put(struct tpl_vm *vm, const char *bytes, size_t n, enum tpl_origin origin);
 void tr_tpl_puts(struct tpl_vm *vm, const char *s, enum tpl_origin origin);
 void tr_tpl_put_char(struct tpl_vm *vm, uint32_t c, enum tpl_origin origin);
+/* The same n >= 1 bytes `times` times. */
+void tr_tpl_put_times(struct tpl_vm *vm, const char *bytes, size_t n, size_t times,
+                      enum tpl_origin origin);
 /* Drops what is above the mark. */
 void tr_tpl_rewind(struct tpl_vm *vm, size_t mark);
 /* Gives all that is above the mark this origin. */

@@ -165,8 +165,12 @@ static void on_reload(uv_signal_t *handle, int number)
         srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old options stay", err.msg);
         return;
     }
-    tr_options_done(s->options);
-    *s->options = fresh;
+    if (s->options == &s->reloaded)
+        tr_options_done(&s->reloaded);
+    s->reloaded = fresh;
+    s->options = &s->reloaded;
+    if (s->options->tls_cert && srv_transport_renew(s, &err) < 0)
+        srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old certificate stays", err.msg);
     srv_log_setup((enum srv_log_level)s->options->log_level, s->options->log_format == 1);
     srv_log(SRV_LOG_INFO, NULL, "options reloaded%s%s",
             refused.len ? "; only a restart changes " : "", refused.len ? refused.data : "");
@@ -297,10 +301,12 @@ static void close_all(struct srv *s)
         srv_log(SRV_LOG_ERROR, NULL, "the event loop was left with open handles");
     srv_outbox_done(&s->outbox);
     tr_chat_close(s->chat);
+    if (s->options == &s->reloaded)
+        tr_options_done(&s->reloaded);
     free(s->model);
 }
 
-int srv_run(struct tr_options *options)
+int srv_run(const struct tr_options *options)
 {
     struct srv *s = calloc(1, sizeof *s);
     if (!s)

@@ -23,13 +23,12 @@
 #define TR_VERSION "0.1.0"
 #endif
 
-struct MHD_Daemon;
 struct srv_conn;
+struct srv_mhd;
 struct srv_call;
 
-/* Loads the checkpoint, serves until SIGTERM or SIGINT; the exit status of the process. `options` may be replaced by
- * what SIGHUP reloads. */
-int srv_run(struct tr_options *options);
+/* Loads the checkpoint, serves until SIGTERM or SIGINT; the exit status of the process. */
+int srv_run(const struct tr_options *options);
 
 enum srv_state {
     SRV_LOADING,
@@ -39,14 +38,15 @@ enum srv_state {
 };
 
 struct srv {
-    struct tr_options *options; /* borrowed; the reloadable ones change at SIGHUP */
+    const struct tr_options
+        *options; /* in force; first those of srv_run, whose strings are borrowed all over */
+    struct tr_options reloaded; /* what SIGHUP has put in their place */
     enum srv_state state;
 
     uv_loop_t loop;
     struct srv_listen listen;
-    struct MHD_Daemon *mhd;
-    uv_poll_t mhd_poll; /* libmicrohttpd's epoll descriptor */
-    uv_prepare_t pump;  /* runs libmicrohttpd once before every sleep */
+    struct srv_mhd *mhd; /* the libmicrohttpd that takes new connections, then older ones */
+    uv_prepare_t pump;   /* runs libmicrohttpd once before every sleep */
     uv_timer_t mhd_timer;
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t drain;    /* drain_delay, then drain_timeout */

@@ -18,6 +18,9 @@ void srv_http_on_completed(void *srv, struct MHD_Connection *mhd, void **req,
 
 /* Starts libmicrohttpd without a listening socket and ties its epoll descriptor to the loop. */
 TR_NODISCARD int srv_transport_start(struct srv *s, struct tr_err *err);
+/* New connections are served by a fresh libmicrohttpd, with the certificates of the options in force. On failure nothing
+ * has changed. */
+TR_NODISCARD int srv_transport_renew(struct srv *s, struct tr_err *err);
 /* An srv_accept_fn, arg = the server. */
 void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n);
 /* Runs libmicrohttpd until it has nothing more to do at once. */

@@ -330,3 +330,40 @@ int tr_engine_retry_after(struct tr_engine *e)
     (void)e;
     return 7;
 }
+
+/* It keeps no cache. */
+
+int64_t tr_engine_capacity(const struct tr_engine *e, int tokens)
+{
+    return e->info.context_length / TR_MAX(tokens, 1);
+}
+
+int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t *ids, int n_ids,
+                            const struct tr_snapshot_scope *scope, struct tr_snapshot *ret,
+                            struct tr_err *err)
+{
+    (void)e, (void)name, (void)ids, (void)n_ids, (void)scope, (void)ret;
+    return tr_err_set(err, TR_EUNSUPPORTED, NULL, "no snapshots");
+}
+
+int tr_engine_snapshot_restore(struct tr_engine *e, const char *name,
+                               const struct tr_snapshot_scope *scope, struct tr_snapshot *ret,
+                               struct tr_err *err)
+{
+    (void)e, (void)name, (void)scope, (void)ret;
+    return tr_err_set(err, TR_EUNSUPPORTED, NULL, "no snapshots");
+}
+
+int tr_engine_snapshot_list(struct tr_engine *e, const uint64_t owner[2], struct tr_snapshot **ret,
+                            int *ret_n, struct tr_err *err)
+{
+    (void)e, (void)owner, (void)ret, (void)ret_n;
+    return tr_err_set(err, TR_EUNSUPPORTED, NULL, "no snapshots");
+}
+
+int tr_engine_snapshot_delete(struct tr_engine *e, const char *name, const uint64_t owner[2],
+                              struct tr_err *err)
+{
+    (void)e, (void)name, (void)owner;
+    return tr_err_set(err, TR_EUNSUPPORTED, NULL, "no snapshots");
+}

@@ -87,7 +87,7 @@ static void hostile_renders_end_early(void **state)
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% "
         "endfor %}",
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s.replace('a', "
-        "'aa') "
+        "'a' * 99999) "
         "%}{% endfor %}",
         "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}{% set ns.l = [ns.l] %}{% endfor "
         "%}{{ "

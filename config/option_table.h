@@ -112,6 +112,8 @@
     X(REAL, min_p, "0", NULL, 0, 1, TR_FOR_GENERATE, 0,                                            \
       "keep tokens with this share of the best one's probability")                                 \
     X(INT, seed, "0", NULL, 0, 2147483647, TR_FOR_GENERATE, 0, "equal seeds give equal answers")   \
+    X(INT, reference, "0", NULL, 0, 4096, TR_FOR_CHECK, 0,                                         \
+      "also compare this many tokens with a dense fp32 pass; needs the weights in fp32 in memory") \
     X(LIST, prefill, "512", NULL, 0, 0, TR_FOR_BENCH, 0, "prompt lengths to measure")              \
     X(LIST, decode, "1,8,16", NULL, 0, 0, TR_FOR_BENCH, 0, "batch sizes to measure")               \
     X(INT, context, "128", NULL, 1, 1 << 20, TR_FOR_BENCH, 0, "tokens before the decoded ones")    \

@@ -294,4 +294,11 @@ TR_NODISCARD int tr_engine_snapshot_delete(struct tr_engine *e, const char *name
  * work, 1..120. */
 int tr_engine_retry_after(struct tr_engine *e);
 
+/* What a dense pass in fp32 through OpenBLAS, which shares no kernel, page or batch with the engine, says of n tokens:
+ * logprobs[i] is the raw log softmax of tokens[i + 1] and best[i] the likeliest id after tokens[0..i], i < n - 1; ids
+ * without a token string are left out. Opens the checkpoint again, with its weights in fp32 in memory. */
+TR_NODISCARD int tr_engine_reference(const char *model, const struct tr_tokenizer *t,
+                                     const int32_t *tokens, int n, double *logprobs, int32_t *best,
+                                     struct tr_err *err);
+
 #endif

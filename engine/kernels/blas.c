@@ -65,3 +65,8 @@ void tr_blas_matmul(const float *w, int n, int k, int n0, int n1, const float *x
         }
     }
 }
+
+void tr_blas_dense(const float *w, int n, int k, const float *x, int m, float *y)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1.0F, x, k, w, k, 0.0F, y, n);
+}

@@ -1,4 +1,5 @@
 """The commands that need no server, as a user runs them: output, exit status, and what an error says."""
+import re
 import json
 import shutil
 import subprocess
@@ -174,3 +175,11 @@ def test_print_config(tmp_path):
 def test_bad_configuration(args, env, words):
     line = one_line_error(harness.run(*args, env=env), 2)
     assert all(w in line for w in words), line
+
+
+def test_check_compares_with_a_dense_pass():
+    r = harness.run("check", "--reference=48", "--weights=f32", "--kv-type=f32", "--threads=2")
+    assert r.returncode == 0, r.stderr
+    line = next(x for x in r.stdout.splitlines() if x.startswith("reference"))
+    most = float(re.search(r"([0-9.e-]+) at most", line).group(1))
+    assert most < 1e-3 and line.endswith("equal at 47"), line

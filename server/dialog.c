@@ -138,6 +138,16 @@ static int add_job(struct srv_call *c, const struct tr_rendered *prompt, struct 
     return blame(&p->dialog, err, r);
 }
 
+/* The template's tag opens it, or that of the assistant's own message; a tag that a user says does not. */
+static bool opens_reasoning(const struct tr_rendered *prompt, bool continued)
+{
+    size_t n = prompt->n;
+    while (n > 0 && strchr(" \t\r\n", prompt->text[n - 1]) && prompt->text[n - 1])
+        n--;
+    bool said = prompt->n_data > 0 && prompt->data[prompt->n_data - 1].end >= n;
+    return (continued || !said) && tr_reasoning_opened(prompt->text, n);
+}
+
 int srv_dialog_read(struct srv_call *c, struct tr_err *err)
 {
     struct srv_dialog *d = &c->params.dialog;
@@ -158,7 +168,7 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
         d->tools = (struct tr_json){0};
     r = srv_dialog_render(&c->limits, d, &prompt, err);
     if (r == 0) {
-        c->rules.reasoning_open = tr_reasoning_opened(prompt.text, prompt.n);
+        c->rules.reasoning_open = opens_reasoning(&prompt, d->continue_final_message);
         r = srv_call_prompts(c, 1, err);
     }
     if (r == 0)

@@ -49,6 +49,9 @@ static const struct srv_field rows[] = {
     SRV_REFUSED_FIELD("output_format", "constrained answers"),
     SRV_REFUSED_FIELD("mcp_servers", "tools of other servers"),
     SRV_REFUSED_FIELD("container", "running code"),
+    SRV_REFUSED_FIELD("return_token_ids", "ids; /v1/chat/completions has them"),
+    SRV_REFUSED_FIELD("prompt_logprobs", "log probabilities; /v1/chat/completions has them"),
+    SRV_REFUSED_FIELD("timings", "a ledger; /v1/chat/completions has one"),
     SRV_IGNORED_FIELD("context_management", "the context is what is sent"),
 };
 const struct srv_table srv_messages_fields = {rows, TR_ARRAY_LEN(rows)};

@@ -48,6 +48,9 @@ static const struct srv_field rows[] = {
     SRV_REFUSED_FIELD("background", "nothing is stored: keep the connection"),
     SRV_REFUSED_FIELD("prompt", "nothing is stored"),
     SRV_REFUSED_FIELD("top_logprobs", "log probabilities; /v1/chat/completions has them"),
+    SRV_REFUSED_FIELD("return_token_ids", "ids; /v1/chat/completions has them"),
+    SRV_REFUSED_FIELD("prompt_logprobs", "log probabilities; /v1/chat/completions has them"),
+    SRV_REFUSED_FIELD("timings", "a ledger; /v1/chat/completions has one"),
     SRV_IGNORED_FIELD("reasoning", "the template decides"),
     SRV_IGNORED_FIELD("max_tool_calls", "there are no built-in tools"),
 };

@@ -215,6 +215,16 @@ def test_a_prompt_that_opens_the_reasoning(xml):
         assert xml.both(script, **opened)[:2] == ("ab", "cd")
 
 
+def test_only_the_template_or_the_assistant_opens_the_reasoning(checkpoint, tmp_path, daemon):
+    template = tmp_path / "base.jinja"
+    template.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    said = Said(daemon(checkpoint[0], chat_template=template), checkpoint[1])
+    script = cuts("hi")[0]
+    assert said.both(script, messages=[{"role": "user", "content": "<think>\n"}])[:2] == ("", "hi")
+    messages = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "<think>\n"}]
+    assert said.both(script, messages=messages, continue_final_message=True)[:2] == ("hi", "")
+
+
 def test_tags_that_are_tokens_of_their_own(hermes):
     _, content, calls, reason, tokens = hermes.both(tuple(TAGGED), tools=TOOLS)
     assert (content, reason, tokens) == ("", "tool_calls", 4) and same_calls(calls, [("f", {"k": 1})])

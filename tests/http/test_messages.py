@@ -154,7 +154,7 @@ BAD = [
     ("tools", {}), ("tools", [{"type": "bash_20250124", "name": "bash"}]), ("tools", [{"name": "f"}]), ("tools", [{"input_schema": {}}]),
     ("tool_choice", {"type": "any"}), ("tool_choice", {"type": "tool", "name": "f"}), ("tool_choice", "auto"), ("stop_sequences", [""]),
     ("thinking", "on"), ("mcp_servers", [{"url": "x"}]), ("output_config", {"format": {"type": "json_schema"}}), ("n", 2),
-    ("temperature", 3), ("stream", "x"), ("top_k", -2),
+    ("temperature", 3), ("stream", "x"), ("top_k", -2), ("return_token_ids", True), ("prompt_logprobs", 1), ("timings", True),
 ]
 
 

@@ -117,7 +117,7 @@ BAD = [
     ("instructions", 5), ("max_output_tokens", 0), ("tools", [{"type": "web_search"}]), ("tools", [{"type": "function"}]), ("tools", {}),
     ("tool_choice", "required"), ("previous_response_id", "resp_1"), ("conversation", "c"), ("background", True), ("prompt", {"id": "x"}),
     ("text", {"format": {"type": "json_schema"}}), ("truncation", "auto"), ("include", ["message.output_text.logprobs"]),
-    ("top_logprobs", 2), ("n", 2), ("metadata", 5), ("stream", "x"), ("temperature", 3),
+    ("top_logprobs", 2), ("n", 2), ("metadata", 5), ("stream", "x"), ("temperature", 3), ("return_token_ids", True), ("prompt_logprobs", 1), ("timings", True),
 ]
 
 

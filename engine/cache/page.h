@@ -28,16 +28,19 @@ struct tr_page {
     int64_t start;           /* absolute position of the first slot, set when sealed */
     int refs;                /* sequences that hold it */
     bool sealed;             /* complete, and in the index */
-    bool keep;               /* evicted late: a later request may resume right behind it */
+    bool keep;               /* a later request may resume right behind it */
+    uint64_t released;       /* the clock when it was held last */
 };
 
-/* Eviction order: pages that no resume point needs, then the others; oldest first in each. */
-enum { TR_EVICT_FIRST, TR_EVICT_LATE, TR_EVICT_CLASSES };
+/* How fast a cached page ages: local pages that no resume point needs, faster than tails and global
+ * pages. */
+enum tr_evict { TR_EVICT_SOON, TR_EVICT_LATE, TR_EVICT_CLASSES };
 
 struct tr_page_budget {
     uint64_t limit;                             /* bytes of page memory in both pools */
     uint64_t committed;                         /* bytes in use, cached or free but touched */
-    struct tr_page evictable[TR_EVICT_CLASSES]; /* list heads */
+    struct tr_page evictable[TR_EVICT_CLASSES]; /* list heads, least recently held first */
+    uint64_t clock;                             /* pages taken so far: what ages are measured in */
     struct tr_page_pool *pools[2];
 };
 
@@ -46,6 +49,7 @@ struct tr_page_pool {
     size_t page_bytes; /* of data; 0 = the model has no layer of the kind: the pool is inert */
     size_t stride;     /* bytes a page costs: page_bytes rounded up to the system's page */
     int page_tokens;
+    enum tr_evict evict;   /* class of its pages, those to `keep` excepted */
     int n_pages;           /* most it can ever hold */
     int n_touched;         /* pages [n_touched, n_pages) were never used */
     int used, cached;      /* pages held; pages evictable */

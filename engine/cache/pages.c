@@ -34,6 +34,8 @@ int tr_pages_open(struct tr_pages **ret, const struct tr_pages_options *o, struc
         tr_pages_close(p);
         return r;
     }
+    p->local.evict = TR_EVICT_SOON;
+    p->global.evict = TR_EVICT_LATE;
     p->local.verify = p->global.verify = o->verify;
     p->local.poison = p->global.poison = o->poison;
     *ret = p;

@@ -1,10 +1,5 @@
 #include "engine/cache/prefix.h"
 
-/* Besides prompt ends, turn ends and branch points, the tail before every EVERY_TAILS-th multiple
- * of the tail's own length is kept: an edit in the middle of a long text then costs at most that
- * much recomputation, for 1 / EVERY_TAILS of the memory that keeping all local pages would take. */
-enum { EVERY_TAILS = 16 };
-
 int64_t tr_prefix_tail(const struct tr_prefix_shape *s)
 {
     return s->has_local ? TR_CEIL_DIV((int64_t)s->window - 1, s->page_tokens) : 0;
@@ -76,7 +71,8 @@ int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
     return best * s->page_tokens;
 }
 
-/* Whether the page lies in a tail that is worth keeping. */
+/* Whether the page lies in the tail of a resume point. (Tails at regular distances, too, were
+ * measured: they push out more than they save.) */
 static bool in_tail(const struct tr_prefix_shape *s, int64_t page, const int64_t *resume,
                     int n_resume)
 {
@@ -86,7 +82,7 @@ static bool in_tail(const struct tr_prefix_shape *s, int64_t page, const int64_t
         if (page < end && page >= end - tail)
             return true;
     }
-    return tail && (page / tail + 1) % EVERY_TAILS == 0;
+    return false;
 }
 
 void tr_prefix_seal(struct tr_pages *p, const struct tr_prefix_shape *s,

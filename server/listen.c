@@ -1,6 +1,7 @@
 #include "server/listen.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static int add_socket(struct srv_listen *l, int fd)
 
 static void set_url(struct srv_listen *l, const struct tr_options *options, int fd)
 {
-    struct sockaddr_storage addr;
+    struct sockaddr_storage addr = {.ss_family = AF_UNSPEC};
     socklen_t n = sizeof addr;
     int port = options->port;
     if (getsockname(fd, (struct sockaddr *)&addr, &n) == 0) {
@@ -93,9 +94,13 @@ static int passed_sockets(struct srv_listen *l)
     if (!pid || !fds || strtol(pid, NULL, 10) != getpid())
         return 0;
     long n = strtol(fds, NULL, 10);
-    for (long i = 0; i < n && i < SRV_MAX_SOCKETS; i++)
-        if (add_socket(l, FIRST_PASSED_FD + (int)i) < 0)
+    for (long i = 0; i < n && i < SRV_MAX_SOCKETS; i++) {
+        int fd = FIRST_PASSED_FD + (int)i;
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        if (add_socket(l, fd) < 0)
             break;
+    }
     return l->n;
 }
 

@@ -2,6 +2,7 @@
 import json
 import os
 import socket
+import subprocess
 import time
 
 import pytest
@@ -366,3 +367,25 @@ def test_health_answers_quickly_while_a_body_arrives(demo):
         begun = time.monotonic()
         assert demo.get("/health").status == 200
         assert time.monotonic() - begun < 10
+
+
+def test_a_socket_from_the_service_manager(tmp_path):
+    """systemd's protocol: descriptor 3 listens already, LISTEN_PID names the process."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        log = open(tmp_path / "log", "w+")
+        p = subprocess.Popen(["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"', "sh", harness.TRINITYD, "serve", "--threads", "1"],
+                             preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=(3,), cwd=harness.ROOT,
+                             env=harness.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+        port = listener.getsockname()[1]
+    try:
+        with socket.create_connection(("127.0.0.1", port), harness.PATIENCE) as s, s.makefile("rb") as f:
+            s.sendall(post(PROBE))  # waits in the backlog until the daemon is there
+            assert harness.read_reply(f)[0] == 200
+        p.terminate()
+        assert p.wait(harness.PATIENCE) == 0
+    finally:
+        p.kill()
+        p.wait()
+        log.seek(0)
+        assert f"listening on http://127.0.0.1:{port}" in log.read()
+        log.close()

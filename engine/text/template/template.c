@@ -133,7 +133,8 @@ static void cut_at_mark(struct tpl_render *r)
     const size_t n = sizeof mark - 1;
     struct tpl_vm *vm = &r->vm;
     const struct tpl_str *content = tr_tpl_strip(vm, r->continued, NULL, 3).u.str;
-    bool shown = memmem(vm->text.data, vm->text.len, content->s, content->n) != NULL;
+    bool shown =
+        vm->text.len && memmem(vm->text.data, vm->text.len, content->s, content->n) != NULL;
     for (uint32_t i = vm->n_pieces; shown && i-- > 0;) {
         size_t begin = i ? vm->pieces[i - 1].end : 0, end = vm->pieces[i].end;
         if (vm->pieces[i].origin != TPL_MARK || end - begin < n - 1 ||

@@ -14,11 +14,14 @@
 #include "server/server.h"
 #include "server/transport.h"
 
-#define SWALLOW_MAX  (256ULL << 20) /* longest body that is read only to answer 413 properly */
-#define RESERVE_MAX  (1 << 20) /* what a Content-Length is believed before its bytes have come */
-#define STREAM_BLOCK 4096      /* libmicrohttpd's buffer for HTTP/1.0 streams */
-#define BODIES_AT_LEAST                                                                            \
-    (256ULL << 20) /* memory for request bodies of all connections: this, or 4 largest ones */
+/* Longest body that is read only to answer 413 properly. */
+#define SWALLOW_MAX (256ULL << 20)
+/* What a Content-Length is believed before its bytes have come. */
+#define RESERVE_MAX (1 << 20)
+/* Memory for the request bodies of all connections: this, or four of the largest. */
+#define BODIES_MIN (256ULL << 20)
+/* libmicrohttpd's buffer for HTTP/1.0 streams. */
+#define STREAM_BLOCK 4096
 
 struct srv_req *srv_req_ref(struct srv_req *req)
 {
@@ -89,7 +92,7 @@ static enum MHD_Result send_reply(struct srv_req *req);
 
 static uint64_t bodies_max(const struct srv *s)
 {
-    return TR_MAX(BODIES_AT_LEAST, 4 * s->options->max_body);
+    return TR_MAX(BODIES_MIN, 4 * s->options->max_body);
 }
 
 /* Every reason for which a body is not wanted, in the order in which a client can mend them. */

@@ -392,12 +392,25 @@ static void on_event(struct srv_job *j, const struct srv_event *ev)
     }
 }
 
+/* A page that fails a check costs a recomputation, no answer; but somebody should look at the memory. */
+static void warn_of_mismatches(struct srv *s)
+{
+    struct tr_engine_stats st;
+    tr_engine_stats(s->engine, &st);
+    if (st.page_mismatches > s->metrics.page_mismatches)
+        srv_log(SRV_LOG_WARN, NULL, "%llu cached pages were not what they should be; not used",
+                (unsigned long long)(st.page_mismatches - s->metrics.page_mismatches));
+    s->metrics.page_mismatches = st.page_mismatches;
+}
+
 void srv_call_events(struct srv *s)
 {
     struct srv_event *used = NULL;
+    bool done = false;
     for (struct srv_event *next, *ev = srv_outbox_take(&s->outbox); ev; ev = next) {
         next = ev->next;
         bool pooled = ev->e.kind != TR_EVENT_DONE;
+        done |= !pooled;
         on_event(ev->e.user, ev); /* a DONE node goes with its job */
         if (pooled) {
             ev->next = used;
@@ -405,6 +418,8 @@ void srv_call_events(struct srv *s)
         }
     }
     srv_outbox_recycle(&s->outbox, used);
+    if (done && s->options->verify && s->engine)
+        warn_of_mismatches(s);
 }
 
 /* ---- from the request to the engine ---- */

@@ -125,7 +125,9 @@ struct tr_kernels {
      * from +0, times scale, for lo <= j < hi; new = max(old, max s); c = old is -inf ? 0 : expf(old
      * - new); p_j = expf(s_j - new), +0 outside [lo, hi); sum = fma(sum, c, lanes sum of p); o[d] =
      * o[d] * c, then for j = lo..hi-1 in order o[d] = fma(p_j, v[j][d], o[d]). Keys outside [lo,
-     * hi) are never read into a result (they may be NaN). Indexed by enum tr_kv_type. */
+     * hi) are never read into a result (they may be NaN). A maximum of -0 is stored as +0. Q8
+     * (kv_q8.h): s_j = over runs of 32 dims in order fma(chain of the run, the key's scale, s_j);
+     * p_j is multiplied by the value's scale before its fma. Indexed by enum tr_kv_type. */
     void (*attn[3])(const struct tr_attn_block *block);
 };
 

@@ -28,7 +28,8 @@ def client(tmp_path):
         home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none", "LLM_USER_PATH": str(tmp_path),
                 "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}
-        p = subprocess.run([path, *map(str, args)], cwd=tmp_path, env={**os.environ, **home, **(env or {})},
+        whole = {k: v for k, v in {**os.environ, **home, **(env or {})}.items() if v is not None}
+        p = subprocess.run([path, *map(str, args)], cwd=tmp_path, env=whole,
                            timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            encoding="utf-8", errors="replace")
         assert p.returncode == 0, p.stdout

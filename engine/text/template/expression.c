@@ -46,8 +46,9 @@ static struct tpl_node *string(struct tpl_parser *p)
     struct tpl_value v = p->tok++->value;
     while (p->tok->type == TPL_T_STRING)
         v = tr_tpl_arithmetic(p->vm, '+', v, p->tok++->value);
-    v.u.str->chars = -1;
-    (void)tr_tpl_length(v); /* counted now: a loaded template is never written to */
+    /* A loaded template is never written to: count now, and leave no room to grow into. */
+    v.u.str->room = NULL;
+    (void)tr_tpl_length(v);
     return constant(p, at, v);
 }
 

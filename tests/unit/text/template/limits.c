@@ -1,4 +1,5 @@
 /* What a template may not contain, what a render may not cost, and how errors name their place. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -185,6 +186,54 @@ static void growing_a_string_is_linear(void **state)
     assert_int_equal(run(source, sizeof source - 1, &err), 0);
 }
 
+/* What a thread renders, and whether each time it came out as it should. */
+struct renderer {
+    const struct tr_template *t;
+    const char *variables, *end;
+    bool right;
+};
+
+static void *render_often(void *arg)
+{
+    struct renderer *r = arg;
+    struct json_t *doc = NULL;
+    r->right = tr_json_parse(&doc, r->variables, strlen(r->variables), NULL) == 0;
+    struct tr_json root = tr_json_root(doc, NULL);
+    struct tr_template_input in = {.variables = &root};
+    for (int i = 0; r->right && i < 50; i++) {
+        struct tr_rendered out = {0};
+        r->right = tr_template_render(r->t, &in, &out, NULL) == 0 && out.n == 604 &&
+                   strcmp(out.text + 600, r->end) == 0;
+        tr_rendered_done(&out);
+    }
+    tr_json_free(doc);
+    return NULL;
+}
+
+/* Appending to a long literal must not happen in the template's own memory. */
+static void threads_share_a_template(void **state)
+{
+    (void)state;
+    struct tr_buf source = {0};
+    struct tr_template *t = NULL;
+    tr_buf_adds(&source, "{{ '");
+    for (int i = 0; i < 600; i++)
+        tr_buf_addc(&source, 'a');
+    tr_buf_adds(&source, "' 'b' ~ x }}");
+    assert_int_equal(tr_template_load(&t, source.data, source.len, NULL), 0);
+    struct renderer renderers[] = {{.t = t, .variables = "{\"x\": \"one\"}", .end = "bone"},
+                                   {.t = t, .variables = "{\"x\": \"two\"}", .end = "btwo"}};
+    pthread_t threads[TR_ARRAY_LEN(renderers)];
+    for (size_t i = 0; i < TR_ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, render_often, &renderers[i]), 0);
+    for (size_t i = 0; i < TR_ARRAY_LEN(threads); i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(renderers[i].right);
+    }
+    tr_template_free(t);
+    tr_buf_done(&source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +243,7 @@ int main(void)
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(what_is_long_but_flat_works),
         cmocka_unit_test(growing_a_string_is_linear),
+        cmocka_unit_test(threads_share_a_template),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -320,8 +320,10 @@ static void on_choice_done(struct srv_choice *ch, struct srv_job *j, const struc
         fail(c, TR_ECANCELED, "the request was cancelled");
         return;
     case TR_FINISH_DEADLINE:
-        if (!j->admitted) {
-            fail(c, TR_EDEADLINE, "the request's time was over before its turn came");
+        if (!c->begun && ch->n_tokens == 0) {
+            fail(c, TR_EDEADLINE,
+                 j->admitted ? "the request's time was over before its first token"
+                             : "the request's time was over before its turn came");
             return;
         }
         srv_choice_end(ch, SRV_STOP_LENGTH, 0);

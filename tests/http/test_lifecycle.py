@@ -203,14 +203,15 @@ def test_a_comment_on_a_silent_stream(loop):
 
 
 def test_request_timeout(loop):
-    """Cut while it runs: what there is, `length`. Over before its turn: 503."""
-    d = loop(request_timeout="500ms", max_sequences=1)
+    """Cut while it runs: what there is, `length`. Over before the first token: 503."""
+    d = loop(request_timeout="500ms", max_sequences=1, max_batch_tokens=16)
     c = d.complete(**ENDLESS)["choices"][0]
     assert c["finish_reason"] == "length" and c["text"].startswith("L1L2")
-    with send(d, ENDLESS):
-        harness.wait_for(lambda: gauge(d, "requests_running") == 1)
-        with d.stream("/v1/completions", ENDLESS) as s:
-            assert s.status in (200, 503)
+    r = d.post("/v1/completions", {**ENDLESS, "prompt": [15] * 100_000})
+    assert r.status == 503 and r.error["code"] == "deadline_exceeded" and r.headers["Retry-After"]
+    with d.stream("/v1/completions", ENDLESS) as s:
+        *_, last = s
+        assert last["choices"][0]["finish_reason"] == "length" and s.done
     idle(d)
 
 

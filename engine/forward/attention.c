@@ -108,6 +108,7 @@ void tr__attention(const struct worker *w, const struct tr_layer *l, int layer)
     project(w, &l->k, &f->h, f->k, f->sk);
     project(w, &l->v, &f->h, f->v, f->sk);
     project(w, &l->gate, &f->h, f->z, f->sq);
+    warm(w, &l->o);
     sync_threads(w);
     attend(w, l, layer);
     sync_threads(w);

@@ -94,6 +94,7 @@ static void run_layer(const struct worker *w, int i)
     const struct tr_layer *next = i + 1 < weights->config.n_layers ? l + 1 : NULL;
 
     tr__attention(w, l, i);
+    warm(w, &l->mlp.gate);
     sync_threads(w);
     close_branch(w, l->post_attn_norm, l->pre_mlp_norm, mlp_forms(l));
     sync_threads(w);
@@ -101,6 +102,7 @@ static void run_layer(const struct worker *w, int i)
         tr__moe(w, l, i);
     else
         tr__dense_mlp(w, l);
+    warm(w, next ? &next->q : &weights->head);
     sync_threads(w);
     if (l->experts)
         tr__combine(w, l);

@@ -107,6 +107,11 @@ static inline void project(const struct worker *w, const struct tr_matrix *m,
     tr_matmul(w->f->kn, m, x, w->f->n_rows, y, ldy, w->tid, w->n_threads, w->matmul);
 }
 
+static inline void warm(const struct worker *w, const struct tr_matrix *m)
+{
+    tr_matmul_warm(m, w->tid, w->n_threads);
+}
+
 /* Fills the forms of columns [begin, end) of a row from its f32; begin is a multiple of CUT, and so is end unless it is
  * the row's. */
 static inline void prepare_columns(const struct worker *w, const struct tr_rows *rows, int row,

@@ -38,6 +38,7 @@ void tr__dense_mlp(const struct worker *w, const struct tr_layer *l)
     struct tr_forward *f = w->f;
     project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
     project(w, &l->mlp.up, &f->h, f->up, f->sm);
+    warm(w, &l->mlp.down);
     sync_threads(w);
     int begin;
     int end;
@@ -181,6 +182,14 @@ static void project_columns(const struct worker *w, const struct tr_matrix *m,
     w->f->kn->gemm[m->type](m->data, m->k, c0 / 16, TR_CEIL_DIV(c1, 16), x, rows, y, ldy);
 }
 
+/* The first expert from e on that has rows; n_experts if there is none. */
+static int next_chosen(const struct tr_forward *f, int e)
+{
+    while (e < f->config->n_experts && f->expert_begin[e] == f->expert_begin[e + 1])
+        e++;
+    return e;
+}
+
 /* All chosen experts, every thread taking its columns of each: balanced however few there are. */
 static void share_experts(const struct worker *w, const struct tr_layer *l)
 {
@@ -194,13 +203,15 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
     share(w, TR_CEIL_DIV(shape->n, CUT), &c0, &c1);
     c0 *= CUT;
     c1 = TR_MIN(c1 * CUT, shape->n);
-    for (int e = 0; e < f->config->n_experts && c0 < c1; e++) {
+    int n = f->config->n_experts;
+    int first = next_chosen(f, 0);
+    for (int e = first, after; e < n && c0 < c1; e = after) {
         int begin = f->expert_begin[e];
         int m = f->expert_begin[e + 1] - begin;
-        if (m == 0)
-            continue;
         const struct tr_mlp *expert = &l->experts[e];
         struct tr_rows in = w->in;
+        after = next_chosen(f, e + 1);
+        warm(w, &expert->up);
         if (m == 1)
             in = tr_rows_at(&f->h, f->slot_row[begin]);
         else
@@ -208,6 +219,7 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
         float *gate = f->few_gate + begin * width;
         float *up = f->few_up + begin * width;
         project_columns(w, &expert->gate, &in, m, c0, c1, gate, width);
+        warm(w, after < n ? &l->experts[after].gate : &l->experts[first].down);
         project_columns(w, &expert->up, &in, m, c0, c1, up, width);
         for (int i = 0; i < m; i++) {
             f->kn->swiglu(gate + i * width + c0, up + i * width + c0, c1 - c0,
@@ -216,13 +228,15 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
         }
     }
     sync_threads(w);
-    for (int e = 0; e < f->config->n_experts; e++) {
+    for (int e = first, after; e < n; e = after) {
         int begin = f->expert_begin[e];
         int m = f->expert_begin[e + 1] - begin;
         struct tr_rows act = tr_rows_at(&f->few_act, begin);
-        if (m > 0)
-            tr_matmul(f->kn, &l->experts[e].down, &act, m, f->slots + (size_t)begin * f->sd, f->sd,
-                      w->tid, w->n_threads, w->matmul);
+        after = next_chosen(f, e + 1);
+        if (after < n)
+            warm(w, &l->experts[after].down);
+        tr_matmul(f->kn, &l->experts[e].down, &act, m, f->slots + (size_t)begin * f->sd, f->sd,
+                  w->tid, w->n_threads, w->matmul);
     }
 }
 
@@ -278,6 +292,7 @@ void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
     if (shared) {
         project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
         project(w, &l->mlp.up, &f->h, f->up, f->sm);
+        warm(w, &l->mlp.down);
     }
     sync_threads(w);
     choose_and_group(w, l);

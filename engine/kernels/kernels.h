@@ -174,5 +174,9 @@ void tr_rows_prepare(const struct tr_kernels *kn, const struct tr_rows *rows, in
 void tr_matmul(const struct tr_kernels *kn, const struct tr_matrix *w, const struct tr_rows *x,
                int m, float *y, size_t ldy, int tid, int n_threads, void *scratch);
 size_t tr_matmul_scratch(int max_n, int max_k);
+/* Asks for the first lines of this thread's share, so that the product after the next barrier finds its stream begun. */
+void tr_matmul_warm(const struct tr_matrix *w, int tid, int n_threads);
+/* The same for any memory. */
+void tr_warm(const void *p);
 
 #endif

@@ -7,8 +7,9 @@
  *
  * Spinning is worth it only while every thread has a processor. With more threads than the affinity
  * mask or the cgroup quota gives, a spinner burns the time its partner needs, so the budget is 0
- * then. Otherwise the budget follows what the waits turn out to be: one that a longer spin would
- * have caught doubles it, a long one (an idle daemon, a partner that lost its processor) halves it.
+ * then. Otherwise it is fixed and longer than a wake-up takes (some 50 us in a virtual machine): a
+ * budget that shrank after long waits would never recover, since a sleeper's own wake-up makes its
+ * partner's next wait long.
  */
 #include "engine/kernels/pool.h"
 
@@ -28,8 +29,7 @@
 
 enum {
     MAX_THREADS = 1024,
-    SPIN_MIN_NS = 1000,
-    SPIN_MAX_NS = 50000,
+    SPIN_NS = 200000,
     PAUSES = 32, /* between two looks at the clock */
     APART =
         128 /* bytes between words that different threads write: two lines, for the prefetcher */
@@ -45,8 +45,7 @@ struct tr_pool {
     _Alignas(APART) _Atomic uint32_t arrived; /* threads that wait for this phase to end */
     _Alignas(APART) _Atomic uint32_t phase;   /* counts barriers; the futex word */
     _Alignas(APART) _Atomic uint32_t sleepers;
-    _Atomic int64_t spin_ns; /* current budget; any thread may adjust it */
-    int64_t spin_max_ns;     /* 0: oversubscribed, never spin */
+    int64_t spin_ns; /* 0: oversubscribed, never spin */
     int n_threads;
     int n_started; /* workers that exist, for close */
     tr_pool_fn fn; /* NULL: leave */
@@ -69,19 +68,16 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value)
 /* Waits until the phase is no longer `phase`: by spinning for the budget, then asleep. */
 static void await(struct tr_pool *pool, uint32_t phase)
 {
-    for (int i = 0; i < PAUSES && pool->spin_max_ns > 0; i++) {
-        if (atomic_load_explicit(&pool->phase, memory_order_acquire) != phase)
-            return;
-        __builtin_ia32_pause();
-    }
-    int64_t start = now_ns();
-    int64_t budget = atomic_load_explicit(&pool->spin_ns, memory_order_relaxed);
-    while (now_ns() - start < budget) {
-        for (int i = 0; i < PAUSES; i++) {
-            if (atomic_load_explicit(&pool->phase, memory_order_acquire) != phase)
-                return;
-            __builtin_ia32_pause();
-        }
+    if (pool->spin_ns > 0) {
+        int64_t start = 0;
+        do {
+            for (int i = 0; i < PAUSES; i++) {
+                if (atomic_load_explicit(&pool->phase, memory_order_acquire) != phase)
+                    return;
+                __builtin_ia32_pause();
+            }
+            start = start ? start : now_ns();
+        } while (now_ns() - start < pool->spin_ns);
     }
     /* The waker changes the phase, then looks for sleepers; we do it the other way round, so one of
      * the two sees the other. */
@@ -89,11 +85,6 @@ static void await(struct tr_pool *pool, uint32_t phase)
     while (atomic_load(&pool->phase) == phase)
         futex(&pool->phase, FUTEX_WAIT, phase);
     atomic_fetch_sub(&pool->sleepers, 1);
-    if (pool->spin_max_ns > 0) {
-        bool caught = now_ns() - start < pool->spin_max_ns;
-        budget = caught ? TR_MIN(2 * budget, pool->spin_max_ns) : TR_MAX(budget / 2, SPIN_MIN_NS);
-        atomic_store_explicit(&pool->spin_ns, budget, memory_order_relaxed);
-    }
 }
 
 void tr_pool_barrier(struct tr_pool *pool)
@@ -161,8 +152,7 @@ int tr_pool_open(struct tr_pool **ret, int n_threads, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     memset(pool, 0, sizeof *pool);
     pool->n_threads = n_threads;
-    pool->spin_max_ns = n_threads > tr_default_threads("/sys/fs/cgroup") ? 0 : SPIN_MAX_NS;
-    atomic_init(&pool->spin_ns, pool->spin_max_ns);
+    pool->spin_ns = n_threads > tr_default_threads("/sys/fs/cgroup") ? 0 : SPIN_NS;
     pool->workers = calloc((size_t)n_threads, sizeof *pool->workers);
     int rc = pool->workers ? start(pool, err) : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     if (rc < 0) {

@@ -32,7 +32,7 @@ INLINE void prefetch_lines(const void *p, int n)
 {
     UNROLL
     for (int i = 0; i < n; i++)
-        _mm_prefetch((const char *)p + 4096 + 64 * i, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + 2304 + 64 * i, _MM_HINT_T0);
 }
 
 /* Runs call(n) with n a constant, the smaller of `rows` and 2, 4 or 8. */

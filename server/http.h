@@ -62,9 +62,8 @@ enum srv_phase {
 };
 
 struct srv_generator {
-    void (*proceed)(
-        struct srv_req *req);          /* the client has read: fewer than half the buffer waits */
-    void (*stop)(struct srv_req *req); /* the client is gone; comes at most once */
+    void (*proceed)(struct srv_req *req); /* the client has read: there is room again */
+    void (*stop)(struct srv_req *req);    /* the client is gone; comes at most once */
 };
 
 /* One pass over the header block: borrowed strings, NULL = absent. They die with the connection's turn. */
@@ -92,11 +91,10 @@ struct srv_req {
     struct srv_head head;
 
     struct tr_buf body;
-    uint64_t received;    /* body bytes, thrown away or not */
-    size_t held;          /* body bytes counted in srv.body_bytes */
-    bool started;         /* libmicrohttpd has called for the header block */
-    bool discard;         /* the body is not wanted */
-    enum srv_problem why; /* of discard: the answer when the body has passed */
+    uint64_t received; /* body bytes, thrown away or not */
+    size_t held;       /* body bytes counted in srv.body_bytes */
+    bool started;      /* libmicrohttpd has called for the header block */
+    bool discard;      /* the body is not wanted: the refusal waits until it has passed */
 
     int status; /* 0 = no reply yet */
     const char *content_type;
@@ -104,15 +102,14 @@ struct srv_req {
     int retry_after;   /* seconds, 0 = none */
     bool close;        /* the connection ends with this answer */
     bool streaming;
-    bool ended;        /* of a stream: nothing will be added */
-    bool gone;         /* the client has left, or is being left */
-    bool full;         /* proceed is owed */
-    struct tr_buf out; /* the body, or what of a stream was not read yet */
-    size_t out_pos;    /* bytes of out that were read */
-    uint64_t sent;     /* bytes libmicrohttpd has taken */
-    const struct srv_generator
-        *generator; /* NULL once stop has been called or the reply is complete */
-    void *owner;    /* the generator's */
+    bool ended;                            /* of a stream: nothing will be added */
+    bool gone;                             /* the client has left, or is being left */
+    bool full;                             /* proceed is owed */
+    struct tr_buf out;                     /* the body, or what of a stream was not read yet */
+    size_t out_pos;                        /* bytes of out that were read */
+    uint64_t sent;                         /* bytes libmicrohttpd has taken */
+    const struct srv_generator *generator; /* NULL: stopped, or the reply is complete */
+    void *owner;                           /* the generator's */
 };
 
 typedef void (*srv_handler)(struct srv_req *req);

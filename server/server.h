@@ -38,9 +38,8 @@ enum srv_state {
 };
 
 struct srv {
-    const struct tr_options
-        *options; /* in force; first those of srv_run, whose strings are borrowed all over */
-    struct tr_options reloaded; /* what SIGHUP has put in their place */
+    const struct tr_options *options; /* in force; their strings are borrowed all over */
+    struct tr_options reloaded;       /* what SIGHUP has put in place of srv_run's */
     enum srv_state state;
 
     uv_loop_t loop;

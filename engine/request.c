@@ -66,7 +66,8 @@ static int check(const struct tr_engine *e, const struct tr_job *job, int *ret_m
 
 static int open_choice(struct choice *c, struct tr_engine *e, const struct tr_job *job, int max_ids)
 {
-    int r = tr_seq_init(&c->seq, e->schedule, job->prompt, job->n_prompt, max_ids);
+    int r =
+        tr_seq_init(&c->seq, e->schedule, c->index ? NULL : job->prompt, job->n_prompt, max_ids);
     if (r < 0)
         return r;
     c->seq.priority = job->priority;

@@ -156,7 +156,8 @@ int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, const int32_t *
         tr_seq_done(seq);
         return TR_ENOMEM;
     }
-    memcpy(seq->ids, prompt, (size_t)n_prompt * sizeof *seq->ids);
+    if (prompt)
+        memcpy(seq->ids, prompt, (size_t)n_prompt * sizeof *seq->ids);
     return 0;
 }
 
@@ -185,11 +186,11 @@ static void enter(struct tr_schedule *s, struct tr_seq *seq)
 void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t salt[2])
 {
     seq->share = seq->share && s->o.prefix_cache;
-    seq->root[0] = salt[0];
-    seq->root[1] = salt[1];
+    seq->salt[0] = salt[0];
+    seq->salt[1] = salt[1];
     if (s->o.verify && ++s->n_added % VERIFY_EVERY == 0)
         seq->recompute = true;
-    tr_prefix_init(&seq->chain, s->o.fingerprint, seq->root);
+    tr_prefix_init(&seq->chain, s->o.fingerprint, seq->salt);
     enter(s, seq);
     list_insert(&s->waiting, seq);
 }
@@ -200,7 +201,7 @@ static void release_pages(struct tr_schedule *s, struct tr_seq *seq)
         seq->n_cached = 0;
     tr_local_truncate(s->o.pages, &seq->local, 0);
     tr_global_truncate(s->o.pages, &seq->global, 0);
-    tr_prefix_init(&seq->chain, s->o.fingerprint, seq->root);
+    tr_prefix_init(&seq->chain, s->o.fingerprint, seq->salt);
     seq->n_computed = 0;
     seq->n_drafts = 0;
 }
@@ -219,10 +220,11 @@ void tr_schedule_fork(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *
 {
     enter(s, fork);
     seq->n_forks--;
+    memcpy(fork->ids, seq->ids, (size_t)seq->n_prompt * sizeof *fork->ids);
     fork->share = seq->share;
     fork->chain = seq->chain;
-    fork->root[0] = seq->root[0];
-    fork->root[1] = seq->root[1];
+    fork->salt[0] = seq->salt[0];
+    fork->salt[1] = seq->salt[1];
     fork->branch = seq->branch;
     fork->running = tr_local_fork(s->o.pages, &fork->local, &seq->local, seq->n_computed) &&
                     tr_global_fork(s->o.pages, &fork->global, &seq->global, seq->n_computed);

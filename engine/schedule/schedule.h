@@ -37,13 +37,15 @@ struct tr_schedule_options {
 TR_NODISCARD int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options *o);
 struct tr_schedule *tr_schedule_close(struct tr_schedule *s); /* NULL ok; returns NULL */
 
-/* Allocates what the sequence will ever need; fill in the other fixed fields yourself. ids: the
- * prompt, copied. TR_ENOMEM. */
+/* Allocates what the sequence will ever need; fill in the other fixed fields yourself. The prompt is
+ * copied; NULL for a sequence that will be forked off another, so that waiting samples take no
+ * memory for it. TR_ENOMEM. */
 TR_NODISCARD int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, const int32_t *prompt,
                              int n_prompt, int max_ids);
 void tr_seq_done(struct tr_seq *seq); /* not in the schedule any more */
 
-/* Bytes of both kinds that n_samples of one prompt can need at most, by the closed form; `pages` is not used. */
+/* Bytes of both kinds that n_samples of one prompt can need at most, by the closed form; `pages` is
+ * not used. */
 uint64_t tr_schedule_need(const struct tr_schedule_options *o, int n_prompt, int max_ids,
                           int n_samples);
 

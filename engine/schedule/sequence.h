@@ -35,7 +35,7 @@ struct tr_seq {
     bool preempted; /* lost its pages to an older one, waits to be recomputed */
     bool deferred;  /* this step computes what it needs next: it takes no rows */
     int n_preempted;
-    uint64_t root[2]; /* cache salt */
+    uint64_t salt[2]; /* of its prefix pages */
     struct tr_local_table local;
     struct tr_global_table global;
     struct tr_prefix chain;

@@ -10,9 +10,6 @@
 #include "server/routes.h"
 #include "server/server.h"
 
-#define INLINE_BYTES                                                                               \
-    (16 * 1024) /* a longer body is read on a worker: two milliseconds are the loop's patience */
-
 /* ---- life ---- */
 
 static void free_job(struct srv_job *j)
@@ -494,7 +491,7 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     fill_limits(c);
     srv_later(req, &generator, c);
     c->work.data = c;
-    if (req->body.len > INLINE_BYTES &&
+    if (req->body.len > SRV_INLINE_BYTES &&
         uv_queue_work(&s->loop, &c->work, on_work, on_worked) == 0) {
         s->n_working++;
         c->reading = true;

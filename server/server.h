@@ -30,6 +30,9 @@ struct srv_call;
 /* Loads the checkpoint, serves until SIGTERM or SIGINT; the exit status of the process. */
 int srv_run(const struct tr_options *options);
 
+/* A longer body is read on a worker: two milliseconds are the loop's patience. */
+#define SRV_INLINE_BYTES (16 * 1024)
+
 enum srv_state {
     SRV_LOADING,
     SRV_READY,

@@ -4,8 +4,6 @@
 
 #include "server/server.h"
 
-#define INLINE_BYTES (16 * 1024)
-
 struct task {
     struct srv_req *req; /* a reference */
     srv_task_fn fn;
@@ -78,7 +76,7 @@ static void start(struct srv_req *req, srv_task_fn fn, bool aside)
 
 void srv_task_run(struct srv_req *req, srv_task_fn fn)
 {
-    start(req, fn, req->body.len > INLINE_BYTES);
+    start(req, fn, req->body.len > SRV_INLINE_BYTES);
 }
 
 void srv_task_run_aside(struct srv_req *req, srv_task_fn fn)

@@ -436,7 +436,9 @@ def test_more_requests_than_the_cache_holds(daemon):
 
 
 def test_memory_does_not_grow_with_requests(daemon):
-    d = daemon(harness.f1_checkpoint(), env={"ASAN_OPTIONS": "quarantine_size_mb=1"})
+    if "-fsanitize" in (harness.BUILD / "flags").read_text():
+        pytest.skip("the memory of the sanitizer would be measured")
+    d = daemon(harness.f1_checkpoint())
     rng = random.Random(1)
 
     def some(n):

@@ -255,8 +255,8 @@ static void prepare_process(const struct tr_options *o)
 {
     struct rlimit files;
     signal(SIGPIPE, SIG_IGN);
-    setenv("UV_THREADPOOL_SIZE", "2",
-           0); /* parsing and tokenizing must not take the compute threads' cores */
+    /* Parsing and tokenizing must not take the compute threads' cores. */
+    setenv("UV_THREADPOOL_SIZE", "2", 0);
     rlim_t want = (rlim_t)o->max_connections + SPARE_FILES;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < want) {
         files.rlim_cur = TR_MIN(want, files.rlim_max);
@@ -287,8 +287,10 @@ static void close_all(struct srv *s)
 {
     s->closing = true;
     srv_listen_stop(&s->listen);
-    s->engine =
-        tr_engine_close(s->engine); /* cancels what runs: all DONE events are in the outbox now */
+    abort_calls(s);
+    while (s->n_working > 0) /* they use the tokenizer */
+        uv_run(&s->loop, UV_RUN_ONCE);
+    s->engine = tr_engine_close(s->engine); /* delivers the DONE events of everything that ran */
     srv_call_events(s);
     if (s->mhd) {
         srv_transport_pump(s); /* last answers */

@@ -178,30 +178,34 @@ static void plain_bf16_in_bf16(void **state)
     golden_done(&g);
 }
 
+/* Every weight type the golden folder has. */
+static const char *const checkpoints[] = {
+    "plain",          "plain-bf16",     "irregular",        "wide-tied",      "gguf/bf16.gguf",
+    "gguf/q8_0.gguf", "gguf/q4_0.gguf", "gguf/q4_k_m.gguf", "gguf/q6_k.gguf", "gguf/q5_k_m.gguf"};
+
 /* Chunking, page size and threads change no bit. */
 static void one_order(void **state)
 {
-    static const char *const names[] = {"plain", "plain-bf16", "irregular", "wide-tied"};
     static const int chunks[] = {1, 2, 3, 7, 8, 9, 16, 39, 40};
     static const int pages[] = {16, 64, 256};
     (void)state;
-    for (size_t n = 0; n < TR_ARRAY_LEN(names); n++) {
+    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
         struct golden g;
         struct run first;
-        golden_read(&g, names[n]);
-        open_run(&first, names[n], 1, 16, TR_WEIGHTS_AUTO);
+        golden_read(&g, "plain"); /* its prompt */
+        open_run(&first, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
         run_prefill(&first, g.prompt, g.n, g.n);
         size_t bytes = (size_t)g.n * first.weights->config.vocab_size * sizeof(float);
         for (int threads = 1; threads <= 3; threads++)
             for (size_t p = 0; p < TR_ARRAY_LEN(pages); p++) {
                 struct run r;
-                open_run(&r, names[n], threads, pages[p], TR_WEIGHTS_AUTO);
+                open_run(&r, checkpoints[n], threads, pages[p], TR_WEIGHTS_AUTO);
                 for (size_t c = 0; c < TR_ARRAY_LEN(chunks); c++) {
                     memset(r.logits, 0, bytes);
                     run_prefill(&r, g.prompt, g.n, chunks[c]);
                     if (memcmp(r.logits, first.logits, bytes) != 0)
-                        fail_msg("%s: chunk %d, page %d, %d threads", names[n], chunks[c], pages[p],
-                                 threads);
+                        fail_msg("%s: chunk %d, page %d, %d threads", checkpoints[n], chunks[c],
+                                 pages[p], threads);
                 }
                 run_close(&r);
             }
@@ -213,17 +217,16 @@ static void one_order(void **state)
 /* Rows of other sequences in the same step change no bit, and neither does the row's place. */
 static void batch_mates(void **state)
 {
-    static const char *const names[] = {"plain", "plain-bf16", "irregular", "wide-tied"};
     (void)state;
-    for (size_t n = 0; n < TR_ARRAY_LEN(names); n++) {
+    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
         struct golden g;
         struct run alone;
         struct run r;
         struct run mate;
-        golden_read(&g, names[n]);
-        open_run(&alone, names[n], 1, 16, TR_WEIGHTS_AUTO);
-        open_run(&r, names[n], 2, 16, TR_WEIGHTS_AUTO);
-        open_run(&mate, names[n], 1, 16, TR_WEIGHTS_AUTO); /* lends its pages */
+        golden_read(&g, "plain"); /* its prompt */
+        open_run(&alone, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
+        open_run(&r, checkpoints[n], 2, 16, TR_WEIGHTS_AUTO);
+        open_run(&mate, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO); /* lends its pages */
         size_t vocab = (size_t)alone.weights->config.vocab_size;
         run_prefill(&alone, g.prompt, g.n, g.n);
         int32_t other[MAX_TOKENS];

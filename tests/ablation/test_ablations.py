@@ -45,9 +45,8 @@ ABLATIONS = {
     "RoPE on global layers": [
         (
             "engine/forward/attention.c",
-            """                else
-                    tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i,
-                                    key, v);
+            """        else
+            tr_global_write(&f->global, tile->span->global, index, head, tile->pos0 + i, key, v);
 """,
             "else {"
             + ROTATE.format(row="key", table="f->rope_table + row * c->head_dim")
@@ -84,11 +83,8 @@ ABLATIONS = {
     "k not normed": [
         (
             "engine/forward/attention.c",
-            """                               c->head_dim, c->norm_eps, key);
-""",
-            """                               c->head_dim, c->norm_eps, key);
-                memcpy(key, f->k + row * f->sk + (size_t)head * c->head_dim, (size_t)c->head_dim * sizeof *key);
-""",
+            "f->kn->rmsnorm(k, l->k_norm, c->head_dim, c->norm_eps, key);",
+            "memcpy(key, k, (size_t)c->head_dim * sizeof *key);",
         )
     ],
 }

@@ -108,7 +108,8 @@ int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, stru
 {
     *l = (struct srv_listen){0};
     int r = 0;
-    if (passed_sockets(l) > 0)
+    l->passed = passed_sockets(l) > 0;
+    if (l->passed)
         set_url(l, options, l->sockets[0].fd);
     else
         r = bind_tcp(l, options, err);

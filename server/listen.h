@@ -35,6 +35,7 @@ struct srv_listen {
     void *arg;
     uv_timer_t retry; /* accepting again after the process ran out of descriptors */
     bool started;
+    bool passed; /* the sockets came from systemd: clients wait in their backlog */
 };
 
 /* Binds host:port, unix_socket, and what systemd passed, without accepting yet: a port that is taken is known before a

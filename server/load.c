@@ -16,6 +16,8 @@ struct progress {
     int64_t next_ns;  /* nothing is shown before */
     bool bar;         /* on a terminal */
     bool drawn;       /* a bar stands on the current line */
+    void (*on_checked)(void *arg);
+    void *arg;
 };
 
 static int64_t now_ns(void)
@@ -56,6 +58,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
         p->begun_ns = now;
         p->bar = isatty(STDERR_FILENO);
         p->next_ns = now + SECOND_NS;
+        if (p->on_checked)
+            p->on_checked(p->arg);
     }
     if (now < p->next_ns || total == 0)
         return;
@@ -97,9 +101,9 @@ void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *
 }
 
 int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event_fn on_event,
-                    void *event_arg, struct tr_err *err)
+                    void (*on_checked)(void *event_arg), void *event_arg, struct tr_err *err)
 {
-    struct progress progress = {0};
+    struct progress progress = {.on_checked = on_checked, .arg = event_arg};
     struct tr_engine_options options;
     struct tr_err cause = {0};
     srv_engine_options(&options, o);

@@ -179,13 +179,37 @@ static void on_reload(uv_signal_t *handle, int number)
 
 /* ---- loading ---- */
 
+/* On the loader's thread. */
+static void on_good_checkpoint(void *outbox)
+{
+    uv_async_send(&TR_CONTAINER_OF(outbox, struct srv, outbox)->checked);
+}
+
 static void load(void *arg)
 {
     struct srv *s = arg;
-    s->result = srv_engine_open(&s->engine, s->options, srv_outbox_push, &s->outbox, &s->error);
+    s->result = srv_engine_open(&s->engine, s->options, srv_outbox_push, on_good_checkpoint,
+                                &s->outbox, &s->error);
     if (s->result == 0)
         s->result = srv_chat_open(&s->chat, s->options, s->engine, &s->error);
     uv_async_send(&s->loaded);
+}
+
+/* From now on clients are answered, if only by "loading". */
+static int open_port(struct srv *s, struct tr_err *err)
+{
+    if (s->mhd)
+        return 0;
+    int r = srv_transport_start(s, err);
+    return r < 0 ? r : srv_listen_start(&s->listen, &s->loop, srv_transport_accept, s, err);
+}
+
+static void on_checked(uv_async_t *async)
+{
+    struct srv *s = async->data;
+    struct tr_err err; /* whoever loads may be writing to s->error */
+    if (s->state == SRV_LOADING && !s->listen.passed && open_port(s, &err) < 0)
+        srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg); /* tried once more when loaded */
 }
 
 static int begin_serving(struct srv *s)
@@ -198,9 +222,7 @@ static int begin_serving(struct srv *s)
         return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%.40s", s->info->fingerprint);
     srv_log_engine(s->info);
-    int r = srv_transport_start(s, &s->error);
-    if (r == 0)
-        r = srv_listen_start(&s->listen, &s->loop, srv_transport_accept, s, &s->error);
+    int r = open_port(s, &s->error);
     if (r == 0) {
         s->state = SRV_READY;
         srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen.url);
@@ -238,8 +260,10 @@ static int init_loop(struct srv *s, struct tr_err *err)
     if (r < 0)
         return tr_err_set(err, TR_EINTERNAL, NULL, "no event loop: %s", uv_strerror(r));
     uv_timer_init(&s->loop, &s->drain);
-    s->drain.data = s->loaded.data = s;
+    s->drain.data = s->checked.data = s->loaded.data = s;
     r = srv_outbox_init(&s->outbox, &s->loop, on_events, s);
+    if (r == 0)
+        r = uv_async_init(&s->loop, &s->checked, on_checked);
     if (r == 0)
         r = uv_async_init(&s->loop, &s->loaded, on_loaded);
     if (r == 0)

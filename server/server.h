@@ -53,7 +53,8 @@ struct srv {
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t drain;    /* drain_delay, then drain_timeout */
     uv_thread_t loader;  /* runs tr_engine_open */
-    uv_async_t loaded;   /* its end */
+    uv_async_t checked;  /* the checkpoint is good, its weights are being read */
+    uv_async_t loaded;   /* the loader's end */
     struct tr_err error; /* why it cannot serve */
     int result;          /* of the load */
     bool closing;        /* connections go as soon as they can */

@@ -283,7 +283,7 @@ int srv_bench(const struct tr_options *o)
     options.prefix_cache = false;
     options.max_sequences = TR_MAX(o->max_sequences, most); /* all decode at once */
     options.max_queue = TR_MAX(o->max_queue, most);
-    int r = srv_engine_open(&e, &options, on_event, run, &err);
+    int r = srv_engine_open(&e, &options, on_event, NULL, run, &err);
     if (r == 0) {
         srv_log_engine(tr_engine_info(e));
         r = run_tests(o, e, run, &err);

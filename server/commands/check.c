@@ -156,7 +156,7 @@ int srv_check(const struct tr_options *o)
                        .n = o->reference > 0 ? TR_MAX(o->reference, 2) : 0};
     a.logprobs = calloc((size_t)a.n + 1, sizeof *a.logprobs);
     a.best = calloc((size_t)a.n + 1, sizeof *a.best);
-    int rc = a.logprobs && a.best ? srv_engine_open(&e, o, on_event, &a, &err)
+    int rc = a.logprobs && a.best ? srv_engine_open(&e, o, on_event, NULL, &a, &err)
                                   : tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
     if (rc == 0) {
         describe(e);

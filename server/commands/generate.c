@@ -182,7 +182,7 @@ int srv_generate(const struct tr_options *o)
     struct tr_err err = {0};
     int r = read_text(o, &text, &err);
     if (r == 0)
-        r = srv_engine_open(&e, o, on_event, &q, &err);
+        r = srv_engine_open(&e, o, on_event, NULL, &q, &err);
     if (r == 0) {
         srv_log_engine(tr_engine_info(e));
         r = complete(o, e, &q, &text, &err);

@@ -199,6 +199,11 @@ static void *run(void *arg)
 int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *options,
                    struct tr_err *err)
 {
+    if (options->progress)
+        options->progress(options->progress_arg, 0, 1);
+    usleep((useconds_t)mock.load_us);
+    if (mock.load_fails)
+        return tr_err_set(err, TR_ENOMEM, NULL, "a failure was injected");
     struct tr_engine *e = calloc(1, sizeof *e);
     if (!e)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");

@@ -10,12 +10,14 @@
 #include "engine/engine.h"
 
 struct mock {
-    int step_us;    /* length of a step */
-    int fail_after; /* tokens after which a job fails; 0 = never */
-    int max_queue;  /* jobs that may be open; beyond it TR_EQUEUE; 0 = no bound */
-    int hold_queue; /* jobs that run at once, the others wait; 0 = all run */
-    int context;    /* 0 = 1 << 20 */
-    bool stuck;     /* the engine's thread stands still: no heartbeat */
+    int step_us;     /* length of a step */
+    int fail_after;  /* tokens after which a job fails; 0 = never */
+    int max_queue;   /* jobs that may be open; beyond it TR_EQUEUE; 0 = no bound */
+    int hold_queue;  /* jobs that run at once, the others wait; 0 = all run */
+    int context;     /* 0 = 1 << 20 */
+    int load_us;     /* how long a load takes after the checkpoint was found good */
+    bool load_fails; /* and then it fails */
+    bool stuck;      /* the engine's thread stands still: no heartbeat */
 };
 extern struct mock mock; /* set before the engine is opened */
 

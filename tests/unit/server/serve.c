@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -35,6 +36,7 @@ static void start(struct daemon *d)
     d->pid = fork();
     assert_true(d->pid >= 0);
     if (d->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
         char program[] = "trinityd", port[] = "--port=0", level[] = "--log-level=error",
              model[] = "--model=config/demo";
         char path[96];
@@ -113,6 +115,16 @@ static int count(const char *text, const char *what)
     return n;
 }
 
+/* The port opens before the load has ended. */
+static void wait_loaded(const struct daemon *d)
+{
+    for (bool loaded = false; !loaded;) {
+        char *text = ask(d, "GET", "/v1/models", "");
+        loaded = strncmp(text, "HTTP/1.1 200 ", 13) == 0;
+        free(text);
+    }
+}
+
 static void stop(const struct daemon *d)
 {
     int status;
@@ -129,6 +141,7 @@ static void test_fault_in_a_stream(void **state)
     struct daemon d;
     mock = (struct mock){.step_us = 1000, .fail_after = 3};
     start(&d);
+    wait_loaded(&d);
     char *text = ask(&d, "POST", "/v1/completions",
                      "{\"prompt\":\"Once upon a time\",\"max_tokens\":9,\"stream\":true}");
     assert_int_equal(strncmp(text, "HTTP/1.1 200 ", 13), 0);
@@ -153,6 +166,7 @@ static void test_engine_that_stands_still(void **state)
     struct daemon d;
     mock = (struct mock){.step_us = 1000, .stuck = true};
     start(&d);
+    wait_loaded(&d);
     for (size_t i = 0; i < TR_ARRAY_LEN(paths); i++) {
         char *text = ask(&d, "GET", paths[i], "");
         assert_int_equal(strncmp(text, "HTTP/1.1 503 ", 13), 0);
@@ -162,12 +176,68 @@ static void test_engine_that_stands_still(void **state)
     stop(&d);
 }
 
+/* While a load takes its time: alive, not ready, and everything else says when to come again. */
+static void test_loading(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path;
+        int status;
+    } asked[] = {
+        {"GET", "/livez", 200},           {"GET", "/version", 200},   {"GET", "/metrics", 200},
+        {"GET", "/health", 503},          {"GET", "/readyz", 503},    {"GET", "/v1/models", 503},
+        {"POST", "/v1/completions", 503}, {"POST", "/tokenize", 503}, {"GET", "/nope", 404}};
+    struct daemon d;
+    mock = (struct mock){.step_us = 1000, .load_us = 2000000};
+    start(&d);
+    for (size_t i = 0; i < TR_ARRAY_LEN(asked); i++) {
+        char line[32];
+        char *text = ask(&d, asked[i].method, asked[i].path, "");
+        snprintf(line, sizeof line, "HTTP/1.1 %d ", asked[i].status);
+        assert_int_equal(strncmp(text, line, strlen(line)), 0);
+        assert_int_equal(count(text, "Retry-After: "), asked[i].status == 503);
+        assert_int_equal(count(text, "\"code\":\"loading\""), asked[i].status == 503);
+        free(text);
+    }
+    wait_loaded(&d);
+    char *text = ask(&d, "POST", "/v1/completions", "{\"prompt\":\"a b\",\"max_tokens\":3}");
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 ", 13), 0);
+    free(text);
+    stop(&d);
+}
+
+static void test_signal_while_loading(void **state)
+{
+    (void)state;
+    struct daemon d;
+    mock = (struct mock){.step_us = 1000, .load_us = 60000000};
+    start(&d);
+    free(ask(&d, "GET", "/livez", ""));
+    stop(&d);
+    assert_int_not_equal(access(d.path, F_OK), 0);
+}
+
+static void test_load_that_fails(void **state)
+{
+    (void)state;
+    struct daemon d;
+    int status;
+    mock = (struct mock){.step_us = 1000, .load_us = 300000, .load_fails = true};
+    start(&d);
+    free(ask(&d, "GET", "/livez", ""));
+    assert_int_equal(waitpid(d.pid, &status, 0), d.pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_not_equal(access(d.path, F_OK), 0);
+}
+
 static void test_full_queue(void **state)
 {
     (void)state;
     struct daemon d;
     mock = (struct mock){.step_us = 1000, .max_queue = 2};
     start(&d);
+    wait_loaded(&d);
     char *text = ask(&d, "POST", "/v1/completions",
                      "{\"prompt\":[\"a b\",\"a b\",\"a b\"],\"max_tokens\":100000}");
     assert_int_equal(strncmp(text, "HTTP/1.1 429 ", 13), 0);
@@ -195,6 +265,7 @@ static void test_a_thousand_streams(void **state)
     struct daemon d;
     mock = (struct mock){.step_us = 20000};
     start(&d);
+    wait_loaded(&d);
     for (int i = 0; i < N_STREAMS; i++) {
         fds[i] = dial(&d);
         send_request(fds[i], "POST", "/v1/completions",
@@ -216,6 +287,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fault_in_a_stream),
         cmocka_unit_test(test_engine_that_stands_still),
+        cmocka_unit_test(test_loading),
+        cmocka_unit_test(test_signal_while_loading),
+        cmocka_unit_test(test_load_that_fails),
         cmocka_unit_test(test_full_queue),
         cmocka_unit_test(test_a_thousand_streams),
     };

@@ -1,31 +1,13 @@
 /*
  * The forward pass against transformers' AfmoeForCausalLM (fp32, eager): logits, greedy ids, residual streams, gates, and
- * the caches' own keys and values; then against itself, bit for bit, over chunk sizes, page sizes and threads.
+ * the caches' own keys and values.
  *
  * The vectors are tests/golden/CASE.json, made by make_golden.py.
  */
 #include "tests/golden/run.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-enum { MAX_TOKENS = 96 };
-
-static void open_run(struct run *r, const char *name, int threads, int page,
-                     enum tr_weights_choice choice)
-{
-    char path[256];
-    snprintf(path, sizeof path, "tests/golden/%s", name);
-    struct run_options o = {.path = path,
-                            .max_tokens = MAX_TOKENS,
-                            .threads = threads,
-                            .page = page,
-                            .choice = choice,
-                            .isa = TR_ISA_AUTO,
-                            .kv = TR_KV_F32};
-    run_open(r, &o);
-}
 
 static double worst(const struct tr_json *rows, const float *got, size_t n_rows, size_t width)
 {
@@ -84,7 +66,7 @@ static void check_case(const char *name, enum tr_weights_choice choice)
     struct run r;
     int32_t tokens[MAX_TOKENS];
     golden_read(&g, name);
-    open_run(&r, name, 1, 16, choice);
+    run_open_golden(&r, name, 1, 16, choice);
     const struct tr_model_config *c = &r.weights->config;
     size_t vocab = (size_t)c->vocab_size;
     run_prefill(&r, g.prompt, g.n, g.n);
@@ -149,7 +131,7 @@ static void plain_bf16_in_bf16(void **state)
     struct golden g;
     struct run r;
     golden_read(&g, "plain-bf16");
-    open_run(&r, "plain-bf16", 1, 16, TR_WEIGHTS_AUTO);
+    run_open_golden(&r, "plain-bf16", 1, 16, TR_WEIGHTS_AUTO);
     int vocab = r.weights->config.vocab_size;
     struct tr_json rows = tr_json_get(&g.root, "logits");
     run_prefill(&r, g.prompt, g.n, g.n);
@@ -178,87 +160,6 @@ static void plain_bf16_in_bf16(void **state)
     golden_done(&g);
 }
 
-/* Every weight type the golden folder has. */
-static const char *const checkpoints[] = {
-    "plain",          "plain-bf16",     "irregular",        "wide-tied",      "gguf/bf16.gguf",
-    "gguf/q8_0.gguf", "gguf/q4_0.gguf", "gguf/q4_k_m.gguf", "gguf/q6_k.gguf", "gguf/q5_k_m.gguf"};
-
-/* Chunking, page size and threads change no bit. */
-static void one_order(void **state)
-{
-    static const int chunks[] = {1, 2, 3, 7, 8, 9, 16, 39, 40};
-    static const int pages[] = {16, 64, 256};
-    (void)state;
-    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
-        struct golden g;
-        struct run first;
-        golden_read(&g, "plain"); /* its prompt */
-        open_run(&first, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
-        run_prefill(&first, g.prompt, g.n, g.n);
-        size_t bytes = (size_t)g.n * first.weights->config.vocab_size * sizeof(float);
-        for (int threads = 1; threads <= 3; threads++)
-            for (size_t p = 0; p < TR_ARRAY_LEN(pages); p++) {
-                struct run r;
-                open_run(&r, checkpoints[n], threads, pages[p], TR_WEIGHTS_AUTO);
-                for (size_t c = 0; c < TR_ARRAY_LEN(chunks); c++) {
-                    memset(r.logits, 0, bytes);
-                    run_prefill(&r, g.prompt, g.n, chunks[c]);
-                    if (memcmp(r.logits, first.logits, bytes) != 0)
-                        fail_msg("%s: chunk %d, page %d, %d threads", checkpoints[n], chunks[c],
-                                 pages[p], threads);
-                }
-                run_close(&r);
-            }
-        run_close(&first);
-        golden_done(&g);
-    }
-}
-
-/* Rows of other sequences in the same step change no bit, and neither does the row's place. */
-static void batch_mates(void **state)
-{
-    (void)state;
-    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
-        struct golden g;
-        struct run alone;
-        struct run r;
-        struct run mate;
-        golden_read(&g, "plain"); /* its prompt */
-        open_run(&alone, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
-        open_run(&r, checkpoints[n], 2, 16, TR_WEIGHTS_AUTO);
-        open_run(&mate, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO); /* lends its pages */
-        size_t vocab = (size_t)alone.weights->config.vocab_size;
-        run_prefill(&alone, g.prompt, g.n, g.n);
-        int32_t other[MAX_TOKENS];
-        for (int i = 0; i < g.n; i++)
-            other[i] = g.prompt[(i * 7 + 3) % g.n];
-        for (int at = 0; at + 4 < g.n; at += 4) {
-            struct tr_span spans[2] = {
-                {other + at, 3, at, &mate.local, &mate.global, 3},
-                {g.prompt + at, 4, at, &r.local, &r.global, 4},
-            };
-            /* the mate's rows must be contiguous too: its fourth token goes alone */
-            struct tr_span rest = {other + at + 3, 1, at + 3, &mate.local, &mate.global, 1};
-            struct tr_batch both = {spans, 2};
-            struct tr_batch last = {&rest, 1};
-            int rows = 0;
-            size_t stride = 0;
-            tr_forward_run(r.forward, &both, &rows);
-            assert_int_equal(rows, 7);
-            const float *logits = tr_forward_head(r.forward, 0, rows, &stride);
-            for (int i = 0; i < 4; i++)
-                assert_memory_equal(logits + (size_t)(3 + i) * stride,
-                                    alone.logits + ((size_t)at + i) * vocab,
-                                    vocab * sizeof *logits);
-            tr_forward_run(r.forward, &last, &rows);
-        }
-        run_close(&alone);
-        run_close(&r);
-        run_close(&mate);
-        golden_done(&g);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,8 +168,6 @@ int main(void)
         cmocka_unit_test(irregular),
         cmocka_unit_test(wide_tied),
         cmocka_unit_test(plain_bf16_in_bf16),
-        cmocka_unit_test(one_order),
-        cmocka_unit_test(batch_mates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

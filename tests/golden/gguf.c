@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 64 };
+enum { ROOM = 64 };
 
 static const struct {
     const char *name;
@@ -24,7 +24,7 @@ static void open_file(struct run *r, const char *name, enum tr_weights_choice ch
     char path[256];
     snprintf(path, sizeof path, "tests/golden/gguf/%s.gguf", name);
     struct run_options o = {.path = path,
-                            .max_tokens = MAX_TOKENS,
+                            .max_tokens = ROOM,
                             .threads = 2,
                             .page = 16,
                             .choice = choice,
@@ -84,7 +84,7 @@ static void check_file(struct golden *g, const char *name, double max_kl, double
     struct tr_json greedy = tr_json_get(&doc, "greedy");
     struct run exact;
     struct run stored;
-    int32_t tokens[MAX_TOKENS];
+    int32_t tokens[ROOM];
     double error;
     double range;
     double kl;

@@ -109,6 +109,21 @@ void run_open(struct run *r, const struct run_options *o)
     tr_forward_set_probe(r->forward, &probe);
 }
 
+void run_open_golden(struct run *r, const char *name, int threads, int page,
+                     enum tr_weights_choice choice)
+{
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/%s", name);
+    struct run_options o = {.path = path,
+                            .max_tokens = MAX_TOKENS,
+                            .threads = threads,
+                            .page = page,
+                            .choice = choice,
+                            .isa = TR_ISA_AUTO,
+                            .kv = TR_KV_F32};
+    run_open(r, &o);
+}
+
 void run_close(struct run *r)
 {
     free_pages(r->local.data, r->local.n);

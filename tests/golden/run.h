@@ -31,6 +31,8 @@ void golden_prompt(struct golden *g, const struct tr_json *object);
 void golden_done(struct golden *g);
 double golden_number(const struct tr_json *v);
 
+enum { MAX_TOKENS = 96 };
+
 struct run_options {
     const char *path; /* below the repository's root */
     int max_tokens;
@@ -55,6 +57,9 @@ struct run {
 };
 
 void run_open(struct run *r, const struct run_options *o);
+/* tests/golden/NAME with an fp32 cache and room for MAX_TOKENS. */
+void run_open_golden(struct run *r, const char *name, int threads, int page,
+                     enum tr_weights_choice choice);
 void run_close(struct run *r);
 /* Tokens [pos, pos + n) in one step; their logits land in r->logits. */
 void run_step(struct run *r, const int32_t *tokens, int pos, int n);

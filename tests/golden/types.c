@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 2048, HASH_TOKENS = 96 };
+enum { ROOM = 2048, HASH_TOKENS = 96 };
 
 static void open_demo(struct run *r, enum tr_weights_choice choice)
 {
     struct run_options o = {.path = "config/demo",
-                            .max_tokens = MAX_TOKENS,
+                            .max_tokens = ROOM,
                             .threads = 2,
                             .page = 64,
                             .choice = choice,

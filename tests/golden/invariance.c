@@ -1,0 +1,94 @@
+/* The forward pass against itself, bit for bit, over chunk sizes, page sizes, threads and batch mates. */
+#include "tests/golden/run.h"
+
+#include <string.h>
+
+/* Every weight type the golden folder has. */
+static const char *const checkpoints[] = {
+    "plain",          "plain-bf16",     "irregular",        "wide-tied",      "gguf/bf16.gguf",
+    "gguf/q8_0.gguf", "gguf/q4_0.gguf", "gguf/q4_k_m.gguf", "gguf/q6_k.gguf", "gguf/q5_k_m.gguf"};
+
+/* Chunking, page size and threads change no bit. */
+static void one_order(void **state)
+{
+    static const int chunks[] = {1, 2, 3, 7, 8, 9, 16, 39, 40};
+    static const int pages[] = {16, 64, 256};
+    (void)state;
+    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
+        struct golden g;
+        struct run first;
+        golden_read(&g, "plain"); /* its prompt */
+        run_open_golden(&first, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
+        run_prefill(&first, g.prompt, g.n, g.n);
+        size_t bytes = (size_t)g.n * first.weights->config.vocab_size * sizeof(float);
+        for (int threads = 1; threads <= 3; threads++)
+            for (size_t p = 0; p < TR_ARRAY_LEN(pages); p++) {
+                struct run r;
+                run_open_golden(&r, checkpoints[n], threads, pages[p], TR_WEIGHTS_AUTO);
+                for (size_t c = 0; c < TR_ARRAY_LEN(chunks); c++) {
+                    memset(r.logits, 0, bytes);
+                    run_prefill(&r, g.prompt, g.n, chunks[c]);
+                    if (memcmp(r.logits, first.logits, bytes) != 0)
+                        fail_msg("%s: chunk %d, page %d, %d threads", checkpoints[n], chunks[c],
+                                 pages[p], threads);
+                }
+                run_close(&r);
+            }
+        run_close(&first);
+        golden_done(&g);
+    }
+}
+
+/* Rows of other sequences in the same step change no bit, and neither does the row's place. */
+static void batch_mates(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
+        struct golden g;
+        struct run alone;
+        struct run r;
+        struct run mate;
+        golden_read(&g, "plain"); /* its prompt */
+        run_open_golden(&alone, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
+        run_open_golden(&r, checkpoints[n], 2, 16, TR_WEIGHTS_AUTO);
+        run_open_golden(&mate, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO); /* lends its pages */
+        size_t vocab = (size_t)alone.weights->config.vocab_size;
+        run_prefill(&alone, g.prompt, g.n, g.n);
+        int32_t other[MAX_TOKENS];
+        for (int i = 0; i < g.n; i++)
+            other[i] = g.prompt[(i * 7 + 3) % g.n];
+        for (int at = 0; at + 4 < g.n; at += 4) {
+            struct tr_span spans[2] = {
+                {other + at, 3, at, &mate.local, &mate.global, 3},
+                {g.prompt + at, 4, at, &r.local, &r.global, 4},
+            };
+            /* the mate's rows must be contiguous too: its fourth token goes alone */
+            struct tr_span rest = {other + at + 3, 1, at + 3, &mate.local, &mate.global, 1};
+            struct tr_batch both = {spans, 2};
+            struct tr_batch last = {&rest, 1};
+            int rows = 0;
+            size_t stride = 0;
+            tr_forward_run(r.forward, &both, &rows);
+            assert_int_equal(rows, 7);
+            const float *logits = tr_forward_head(r.forward, 0, rows, &stride);
+            for (int i = 0; i < 4; i++)
+                assert_memory_equal(logits + (size_t)(3 + i) * stride,
+                                    alone.logits + ((size_t)at + i) * vocab,
+                                    vocab * sizeof *logits);
+            tr_forward_run(r.forward, &last, &rows);
+        }
+        run_close(&alone);
+        run_close(&r);
+        run_close(&mate);
+        golden_done(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_order),
+        cmocka_unit_test(batch_mates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -188,10 +188,10 @@ static void on_good_checkpoint(void *outbox)
 static void load(void *arg)
 {
     struct srv *s = arg;
-    s->result = srv_engine_open(&s->engine, s->options, srv_outbox_push, on_good_checkpoint,
+    s->result = srv_engine_open(&s->opened, s->options, srv_outbox_push, on_good_checkpoint,
                                 &s->outbox, &s->error);
     if (s->result == 0)
-        s->result = srv_chat_open(&s->chat, s->options, s->engine, &s->error);
+        s->result = srv_chat_open(&s->chat, s->options, s->opened, &s->error);
     uv_async_send(&s->loaded);
 }
 
@@ -234,6 +234,7 @@ static void on_loaded(uv_async_t *async)
 {
     struct srv *s = async->data;
     uv_thread_join(&s->loader);
+    s->engine = s->opened;
     if (s->result == 0)
         s->result = begin_serving(s);
     if (s->result < 0)

@@ -51,14 +51,15 @@ struct srv {
     uv_prepare_t pump;   /* runs libmicrohttpd once before every sleep */
     uv_timer_t mhd_timer;
     uv_signal_t sigterm, sigint, sighup;
-    uv_timer_t drain;    /* drain_delay, then drain_timeout */
-    uv_thread_t loader;  /* runs tr_engine_open */
-    uv_async_t checked;  /* the checkpoint is good, its weights are being read */
-    uv_async_t loaded;   /* the loader's end */
-    struct tr_err error; /* why it cannot serve */
-    int result;          /* of the load */
-    bool closing;        /* connections go as soon as they can */
-    bool over;           /* the loop has to end */
+    uv_timer_t drain;         /* drain_delay, then drain_timeout */
+    uv_thread_t loader;       /* runs tr_engine_open */
+    struct tr_engine *opened; /* the loader's, until it has ended */
+    uv_async_t checked;       /* the checkpoint is good, its weights are being read */
+    uv_async_t loaded;        /* the loader's end */
+    struct tr_err error;      /* why it cannot serve */
+    int result;               /* of the load */
+    bool closing;             /* connections go as soon as they can */
+    bool over;                /* the loop has to end */
 
     struct tr_engine *engine; /* NULL until loaded */
     const struct tr_engine_info *info;

@@ -118,7 +118,7 @@ static void attend(const struct pass *s, int t, int head, int64_t window)
     const float *q = s->q + ((size_t)t * c->n_heads + head) * d;
     float *o = s->o + ((size_t)t * c->n_heads + head) * d;
     int first = t < window ? 0 : (int)(t - window + 1);
-    double max = -INFINITY;
+    double max = (double)-INFINITY;
     double sum = 0;
     for (int u = first; u <= t; u++) {
         const float *k = s->k + ((size_t)u * c->n_kv_heads + kv) * d;

@@ -152,7 +152,6 @@ static void run_head(void *arg, int tid, int n_threads)
 
 static void flatten(struct tr_forward *f, const struct tr_batch *batch)
 {
-    f->batch = batch;
     f->n_rows = f->n_tiles = f->n_head_rows = 0;
     for (int s = 0; s < batch->n_spans; s++) {
         const struct tr_span *span = &batch->spans[s];

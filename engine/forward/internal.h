@@ -48,7 +48,6 @@ struct tr_forward {
     struct worker *workers; /* [threads] */
 
     /* The batch, flattened. */
-    const struct tr_batch *batch;
     int n_rows;
     struct tile *tiles; /* [max_rows] at most */
     int n_tiles;

@@ -62,14 +62,7 @@ static const char *const text_types[] = {"text", NULL};
 
 static int take_result(struct srv_translation *t, const struct tr_json *block, struct tr_err *err)
 {
-    struct tr_json id = tr_json_get(block, "tool_use_id"), content = tr_json_get(block, "content");
-    struct json_t *parts;
-    int r = tr_json_expect(&id, TR_JSON_STRING, err);
-    if (r == 0)
-        r = srv_translate_parts(&content, text_types, &parts, err);
-    if (r == 0)
-        srv_translate_result(t, &id, parts);
-    return r;
+    return srv_translate_tool_result(t, block, "tool_use_id", "content", text_types, err);
 }
 
 static int take_text(struct srv_translation *t, const struct tr_json *block, json_t **parts,

@@ -102,14 +102,7 @@ static int take_call(struct srv_translation *t, const struct tr_json *item, stru
 
 static int take_output(struct srv_translation *t, const struct tr_json *item, struct tr_err *err)
 {
-    struct tr_json id = tr_json_get(item, "call_id"), output = tr_json_get(item, "output");
-    struct json_t *parts;
-    int r = tr_json_expect(&id, TR_JSON_STRING, err);
-    if (r == 0)
-        r = srv_translate_parts(&output, said_types, &parts, err);
-    if (r == 0)
-        srv_translate_result(t, &id, parts);
-    return r;
+    return srv_translate_tool_result(t, item, "call_id", "output", said_types, err);
 }
 
 /* The reasoning itself if it is there, else its summary. */

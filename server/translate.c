@@ -104,6 +104,20 @@ void srv_translate_result(struct srv_translation *t, const struct tr_json *call_
                      content));
 }
 
+int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *object,
+                              const char *id_name, const char *content_name,
+                              const char *const *types, struct tr_err *err)
+{
+    struct tr_json id = tr_json_get(object, id_name), content = tr_json_get(object, content_name);
+    struct json_t *parts;
+    int r = tr_json_expect(&id, TR_JSON_STRING, err);
+    if (r == 0)
+        r = srv_translate_parts(&content, types, &parts, err);
+    if (r == 0)
+        srv_translate_result(t, &id, parts);
+    return r;
+}
+
 /* The assistant's message; a new one if the open one has any of the keys already, for the order matters. */
 static json_t *turn(struct srv_translation *t, const char *has, const char *has_too)
 {

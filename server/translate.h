@@ -30,6 +30,11 @@ TR_NODISCARD int srv_translate_parts(const struct tr_json *v, const char *const 
 void srv_translate_message(struct srv_translation *t, const char *role, struct json_t *content);
 void srv_translate_result(struct srv_translation *t, const struct tr_json *call_id,
                           struct json_t *content);
+/* A tool's result as the client's form has it: the call's id and the content (see srv_translate_parts) are members of
+ * `object` under these names. TR_EINVAL at the place. */
+TR_NODISCARD int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *object,
+                                           const char *id_name, const char *content_name,
+                                           const char *const *types, struct tr_err *err);
 /* To the assistant's open message: begins one if there is none, or if it already has what is given. */
 void srv_translate_said(struct srv_translation *t, struct json_t *content);
 void srv_translate_thought(struct srv_translation *t, const struct tr_json *text);

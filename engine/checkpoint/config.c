@@ -14,11 +14,21 @@
 #include "config/json.h"
 #include "engine/checkpoint/fields.h"
 
+/* The member of a field, under its key or the only alias in use (prime-rl's for the experts). */
+static struct tr_json field_member(const struct tr_json *root, enum tr_field_id id)
+{
+    struct tr_json v = tr_json_get(root, tr_fields[id].key[TR_KEYS_JSON]);
+    if (id != TR_FIELD_N_EXPERTS || tr_json_given(&v))
+        return v;
+    struct tr_json alias = tr_json_get(root, "num_local_experts");
+    return tr_json_given(&alias) ? alias : v;
+}
+
 static int read_integers(const struct tr_json *root, struct tr_model_config *c, struct tr_err *err)
 {
     for (enum tr_field_id id = 0; id < TR_FIELD_REQUIRED; id++) {
         const struct tr_field *f = &tr_fields[id];
-        struct tr_json v = tr_json_get(root, f->key[TR_KEYS_JSON]);
+        struct tr_json v = field_member(root, id);
         /* null is the documented way to say "as many as query heads". */
         if (id == TR_FIELD_N_KV_HEADS && tr_json_type(&v) == TR_JSON_NULL) {
             c->n_kv_heads = c->n_heads;

@@ -63,6 +63,8 @@ GOOD = {
     "no normalisation": (put(route_norm=False), dict(route_norm=0)),
     "several ends": (put(eos_token_id=[7, 3], pad_token_id=None, bos_token_id=-1), dict(ids=[-1, 7, -1])),
     "16.0 is an integer": (put(head_dim=16.0), dict(head_dim=16)),
+    "another name for the experts": (lambda c: c.update(num_local_experts=c.pop("num_experts")), dict(n_experts=2)),
+    "the usual name wins": (put(num_local_experts=7), dict(n_experts=2)),
     "groups of one": (put(n_group=1, topk_group=1, num_expert_groups=1, num_limited_groups=1), dict(n_experts=2)),
 }
 

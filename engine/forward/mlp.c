@@ -252,11 +252,11 @@ void tr__combine(const struct worker *w, const struct tr_layer *l)
         float *y = f->branch + (size_t)r * f->sd;
         if (!l->mlp.gate.n) /* no shared expert */
             memset(y, 0, (size_t)c->hidden_size * sizeof *y);
-        for (int rank = 0; rank < c->n_active; rank++) {
-            size_t i = (size_t)r * c->n_active + rank;
-            f->kn->axpy(f->chosen_weight[i], f->slots + (size_t)f->slot[i] * f->sd, y,
-                        c->hidden_size);
-        }
+        const float *results[TR_MAX_TOPK];
+        size_t first = (size_t)r * c->n_active;
+        for (int rank = 0; rank < c->n_active; rank++)
+            results[rank] = f->slots + (size_t)f->slot[first + rank] * f->sd;
+        f->kn->combine(f->chosen_weight + first, results, c->n_active, y, c->hidden_size);
     }
 }
 

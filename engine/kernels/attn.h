@@ -28,6 +28,9 @@ enum { ATTN_ROWS = 4, ATTN_SUBS = 1, ATTN_SUMS = 4 };
 #endif
 enum { SUBS = TR_ATTN_KEYS / TR_ATTN_SUB, MAX_CHUNKS = 4, RUN_CHUNKS = TR_KV_Q8_RUN / 16 };
 
+/* Query rows from which a bf16 block is widened to memory first, and rows that share that. */
+enum { WIDE_FROM = 2 * ATTN_ROWS, WIDE_ROWS = 8 * ATTN_ROWS };
+
 /* Sixteen elements at index i of a sub-block, n of them (n >= 16: all) within the row. */
 INLINE v16 kv_load(enum tr_kv_type type, const void *sub, size_t i, int head_dim, int n)
 {
@@ -62,9 +65,10 @@ INLINE void kv_prefetch(enum tr_kv_type type, const void *sub, size_t i)
         _mm_prefetch((const char *)sub + i * (type == TR_KV_F32 ? 4 : 2), _MM_HINT_T1);
 }
 
-/* Scores of n_r rows with n_s sub-blocks from `sub` on: s[r][16 keys of each]. */
-INLINE void scores(enum tr_kv_type type, int n_r, int n_s, const struct tr_attn_block *b,
-                   const float *q, int sub, float s[][TR_ATTN_KEYS])
+/* Scores of n_r rows with n_s sub-blocks from `sub` on: s[r][16 keys of each]. `fetch`: the values
+ * are fetched meanwhile. */
+INLINE void scores(enum tr_kv_type type, int n_r, int n_s, bool fetch,
+                   const struct tr_attn_block *b, const float *q, int sub, float s[][TR_ATTN_KEYS])
 {
     int n = b->head_dim;
     int run = type == TR_KV_Q8 ? TR_KV_Q8_RUN : n;
@@ -88,7 +92,8 @@ INLINE void scores(enum tr_kv_type type, int n_r, int n_s, const struct tr_attn_
             UNROLL
             for (int i = 0; i < n_s; i++) {
                 k[i] = kv_load(type, b->k[sub + i], (size_t)d * TR_ATTN_SUB, n, 16);
-                kv_prefetch(type, b->v[sub + i], (size_t)d * TR_ATTN_SUB);
+                if (fetch)
+                    kv_prefetch(type, b->v[sub + i], (size_t)d * TR_ATTN_SUB);
             }
             UNROLL
             for (int r = 0; r < n_r; r++) {
@@ -217,9 +222,9 @@ INLINE void attn_rows(enum tr_kv_type type, int n_r, const struct tr_attn_block 
     if (type == TR_KV_Q8)
         subs = 1;
     for (; sub + subs <= end; sub += subs)
-        scores(type, n_r, subs, b, q, sub, p);
+        scores(type, n_r, subs, true, b, q, sub, p);
     for (; sub < end; sub++)
-        scores(type, n_r, 1, b, q, sub, p);
+        scores(type, n_r, 1, true, b, q, sub, p);
     for (int r = 0; r < n_r; r++)
         c[r] = softmax_step(b, row + r, p[r]);
     const int chunks = TR_MIN(type == TR_KV_Q8 ? RUN_CHUNKS : MAX_CHUNKS, ATTN_SUMS / n_r);
@@ -228,6 +233,64 @@ INLINE void attn_rows(enum tr_kv_type type, int n_r, const struct tr_attn_block 
         outputs(type, n_r, chunks, b, o, d, 16 * chunks, p, c);
     for (; d < n; d += 16)
         outputs(type, n_r, 1, b, o, d, n - d, p, c);
+}
+
+/* A sub-block's keys, or 16 dims of its values, as floats. */
+INLINE void widen(const uint16_t *from, size_t stride, int n, float *to)
+{
+    for (int i = 0; i < n; i++)
+        v16_store(to + (size_t)i * 16, v16_load_bf16(from + i * stride));
+}
+
+/* o[d0 .. d0 + 16) of n_r rows, the values being widened: v[key][16]. */
+INLINE void wide_outputs(int n_r, const struct tr_attn_block *b, const float *v, float *o,
+                         float p[][TR_ATTN_KEYS], const float *c)
+{
+    v16 acc[ATTN_ROWS];
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        acc[r] = v16_mul(v16_load(o + (size_t)r * b->head_dim), v16_set1(c[r]));
+    for (int j = b->lo; j < b->hi; j++) {
+        v16 vj = v16_load(v + (size_t)j * 16);
+        UNROLL
+        for (int r = 0; r < n_r; r++)
+            acc[r] = v16_fma(v16_set1(p[r][j]), vj, acc[r]);
+    }
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        v16_store(o + (size_t)r * b->head_dim, acc[r]);
+}
+
+/* A bf16 block for n rows, a multiple of ATTN_ROWS and at most WIDE_ROWS, head_dim being a multiple
+ * of 16: the same numbers as attn_rows, with each key and value widened once. */
+static void attn_bf16_wide(const struct tr_attn_block *b, int row, int n)
+{
+    _Alignas(64) float wide[TR_MAX_HEAD_DIM * TR_ATTN_SUB]; /* keys of a sub-block; then values */
+    float p[WIDE_ROWS][TR_ATTN_KEYS];
+    float c[WIDE_ROWS];
+    int d = b->head_dim;
+    const float *q = b->q + (size_t)row * d;
+    float *o = b->o + (size_t)row * d;
+    int first = b->lo / TR_ATTN_SUB;
+    int end = TR_CEIL_DIV(b->hi, TR_ATTN_SUB);
+    struct tr_attn_block as_floats = *b;
+    if (end - first < SUBS)
+        memset(p, 0, sizeof p);
+    for (int sub = first; sub < end; sub++) {
+        widen(b->k[sub], TR_ATTN_SUB, d, wide);
+        as_floats.k[sub] = wide;
+        for (int r = 0; r < n; r += ATTN_ROWS)
+            scores(TR_KV_F32, ATTN_ROWS, 1, false, &as_floats, q + (size_t)r * d, sub, p + r);
+    }
+    for (int r = 0; r < n; r++)
+        c[r] = softmax_step(b, row + r, p[r]);
+    for (int d0 = 0; d0 < d; d0 += 16) {
+        for (int sub = first; sub < end; sub++)
+            widen((const uint16_t *)b->v[sub] + d0, (size_t)d, TR_ATTN_SUB,
+                  wide + (size_t)sub * TR_ATTN_SUB * 16);
+        for (int r = 0; r < n; r += ATTN_ROWS)
+            wide_outputs(ATTN_ROWS, b, wide, o + (size_t)r * d + d0, p + r, c + r);
+    }
 }
 
 #define ATTN_KERNEL(name, type)                                                                    \
@@ -250,6 +313,12 @@ INLINE void attn_rows(enum tr_kv_type type, int n_r, const struct tr_attn_block 
     static void name(const struct tr_attn_block *b)                                                \
     {                                                                                              \
         int row = 0;                                                                               \
+        if ((type) == TR_KV_BF16 && b->head_dim % 16 == 0) {                                       \
+            for (int n; b->m - row >= WIDE_FROM; row += n) {                                       \
+                n = TR_MIN((b->m - row) / ATTN_ROWS * ATTN_ROWS, WIDE_ROWS);                       \
+                attn_bf16_wide(b, row, n);                                                         \
+            }                                                                                      \
+        }                                                                                          \
         for (; b->m - row >= ATTN_ROWS; row += ATTN_ROWS)                                          \
             name##_most(b, row);                                                                   \
         for (; b->m - row >= 4; row += 4)                                                          \

@@ -38,10 +38,11 @@ static void add(float *x, const float *y, int n)
         x[i] += y[i];
 }
 
-static void axpy(float s, const float *x, float *y, int n)
+static void combine(const float *s, const float *const *x, int n_x, float *y, int n)
 {
-    for (int i = 0; i < n; i++)
-        y[i] = fmaf(s, x[i], y[i]);
+    for (int j = 0; j < n_x; j++)
+        for (int i = 0; i < n; i++)
+            y[i] = fmaf(s[j], x[j][i], y[i]);
 }
 
 static void swiglu(const float *gate, const float *up, int n, float *y)
@@ -145,7 +146,7 @@ const struct tr_kernels tr__kernels_generic = {
     .name = "generic",
     .rmsnorm = rmsnorm,
     .add = add,
-    .axpy = axpy,
+    .combine = combine,
     .swiglu = swiglu,
     .sigmoid = sigmoid,
     .gate = gate_by,

@@ -88,8 +88,8 @@ struct tr_kernels {
     void (*rmsnorm)(const float *x, const float *w, int n, float eps, float *y);
     /* x[i] += y[i] */
     void (*add)(float *x, const float *y, int n);
-    /* y[i] = fma(s, x[i], y[i]) */
-    void (*axpy)(float s, const float *x, float *y, int n);
+    /* y[i] = fma(s[j], x[j][i], y[i]) for j = 0 .. n_x - 1 in order: the sum over experts */
+    void (*combine)(const float *s, const float *const *x, int n_x, float *y, int n);
     /* y[i] = (gate[i] * sigmoid(gate[i])) * up[i] */
     void (*swiglu)(const float *gate, const float *up, int n, float *y);
     /* x[i] = sigmoid(x[i]): router scores */

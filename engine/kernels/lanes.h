@@ -34,11 +34,12 @@ static void add(float *x, const float *y, int n)
     }
 }
 
-static void axpy(float s, const float *x, float *y, int n)
+static void combine(const float *s, const float *const *x, int n_x, float *y, int n)
 {
     for (int i = 0; i < n; i += 16) {
         v16 v = v16_load_upto(y + i, n - i);
-        v = v16_fma(v16_set1(s), v16_load_upto(x + i, n - i), v);
+        for (int j = 0; j < n_x; j++)
+            v = v16_fma(v16_set1(s[j]), v16_load_upto(x[j] + i, n - i), v);
         v16_store_upto(y + i, v, n - i);
     }
 }
@@ -94,7 +95,7 @@ static void quantize(const float *x, int n, int8_t *q, float *scale, int32_t *su
 #ifdef __AVX512F__
 enum { ROUTER_E = 4, ROUTER_R = 4 };
 #else
-enum { ROUTER_E = 4, ROUTER_R = 1 };
+enum { ROUTER_E = 2, ROUTER_R = 3 };
 #endif
 
 INLINE v16 router_weight(bool bf16, const void *w, size_t i, int n)
@@ -108,6 +109,23 @@ INLINE v16 router_weight(bool bf16, const void *w, size_t i, int n)
     return v16_load_bf16(part);
 }
 
+/* acc moved on by elements [c, c + n), n <= 16. */
+INLINE void router_lanes(bool bf16, int n_e, int n_r, const void *w, int k, int e, const float *x,
+                         size_t ldx, int c, int n, v16 acc[ROUTER_E][ROUTER_R])
+{
+    v16 xs[ROUTER_R];
+    UNROLL
+    for (int r = 0; r < n_r; r++)
+        xs[r] = v16_load_upto(x + (size_t)r * ldx + c, n);
+    UNROLL
+    for (int i = 0; i < n_e; i++) {
+        v16 ws = router_weight(bf16, w, (size_t)(e + i) * k + c, n);
+        UNROLL
+        for (int r = 0; r < n_r; r++)
+            acc[i][r] = v16_fma(xs[r], ws, acc[i][r]);
+    }
+}
+
 INLINE void router_block(bool bf16, int n_e, int n_r, const void *w, int k, int e, const float *x,
                          size_t ldx, float *y, size_t ldy)
 {
@@ -118,19 +136,11 @@ INLINE void router_block(bool bf16, int n_e, int n_r, const void *w, int k, int 
         for (int r = 0; r < n_r; r++)
             acc[i][r] = v16_set1(0.0F);
     }
-    for (int c = 0; c < k; c += 16) {
-        v16 xs[ROUTER_R];
-        UNROLL
-        for (int r = 0; r < n_r; r++)
-            xs[r] = v16_load_upto(x + (size_t)r * ldx + c, k - c);
-        UNROLL
-        for (int i = 0; i < n_e; i++) {
-            v16 ws = router_weight(bf16, w, (size_t)(e + i) * k + c, k - c);
-            UNROLL
-            for (int r = 0; r < n_r; r++)
-                acc[i][r] = v16_fma(xs[r], ws, acc[i][r]);
-        }
-    }
+    int c = 0;
+    for (; c + 16 <= k; c += 16)
+        router_lanes(bf16, n_e, n_r, w, k, e, x, ldx, c, 16, acc);
+    if (c < k)
+        router_lanes(bf16, n_e, n_r, w, k, e, x, ldx, c, k - c, acc);
     UNROLL
     for (int i = 0; i < n_e; i++) {
         UNROLL

@@ -72,9 +72,11 @@ static void check_two(const struct tr_kernels *kn, int n, float (*value)(void))
     c->add(a, y, n);
     kn->add(b, y, n);
     kit_same(b, a, (size_t)n, "%s add %d", kn->name, n);
-    c->axpy(0.3F, y, a, n);
-    kn->axpy(0.3F, y, b, n);
-    kit_same(b, a, (size_t)n, "%s axpy %d", kn->name, n);
+    static const float s[] = {0.3F, -1.7F, 0.9F};
+    const float *const many[] = {y, x, y};
+    c->combine(s, many, 3, a, n);
+    kn->combine(s, many, 3, b, n);
+    kit_same(b, a, (size_t)n, "%s combine %d", kn->name, n);
     c->swiglu(x, y, n, a);
     kn->swiglu(x, y, n, b);
     kit_same(b, a, (size_t)n, "%s swiglu %d", kn->name, n);

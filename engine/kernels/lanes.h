@@ -91,11 +91,12 @@ static void quantize(const float *x, int n, int8_t *q, float *scale, int32_t *su
     }
 }
 
-/* What a block of router dots keeps in registers: experts by rows. */
+/* Experts whose weights are read side by side; and what a block of dots keeps in registers, experts
+ * by rows, where there are rows enough. */
 #ifdef __AVX512F__
-enum { ROUTER_E = 4, ROUTER_R = 4 };
+enum { ROUTER_SIDE = 4, ROUTER_E = 4, ROUTER_R = 4 };
 #else
-enum { ROUTER_E = 2, ROUTER_R = 3 };
+enum { ROUTER_SIDE = 4, ROUTER_E = 2, ROUTER_R = 3 };
 #endif
 
 INLINE v16 router_weight(bool bf16, const void *w, size_t i, int n)
@@ -111,7 +112,7 @@ INLINE v16 router_weight(bool bf16, const void *w, size_t i, int n)
 
 /* acc moved on by elements [c, c + n), n <= 16. */
 INLINE void router_lanes(bool bf16, int n_e, int n_r, const void *w, int k, int e, const float *x,
-                         size_t ldx, int c, int n, v16 acc[ROUTER_E][ROUTER_R])
+                         size_t ldx, int c, int n, v16 acc[ROUTER_SIDE][ROUTER_R])
 {
     v16 xs[ROUTER_R];
     UNROLL
@@ -129,7 +130,7 @@ INLINE void router_lanes(bool bf16, int n_e, int n_r, const void *w, int k, int 
 INLINE void router_block(bool bf16, int n_e, int n_r, const void *w, int k, int e, const float *x,
                          size_t ldx, float *y, size_t ldy)
 {
-    v16 acc[ROUTER_E][ROUTER_R];
+    v16 acc[ROUTER_SIDE][ROUTER_R];
     UNROLL
     for (int i = 0; i < n_e; i++) {
         UNROLL
@@ -153,12 +154,16 @@ INLINE void router(bool bf16, const void *w, int k, int e0, int e1, const float 
                    int m, float *y, size_t ldy)
 {
     int e = e0;
-    for (; e + ROUTER_E <= e1; e += ROUTER_E) {
+    for (; e + ROUTER_SIDE <= e1; e += ROUTER_SIDE) {
         int r = 0;
-        for (; r + ROUTER_R <= m; r += ROUTER_R)
-            router_block(bf16, ROUTER_E, ROUTER_R, w, k, e, x + r * ldx, ldx, y + r * ldy, ldy);
+        for (; r + ROUTER_R <= m; r += ROUTER_R) {
+            UNROLL
+            for (int i = 0; i < ROUTER_SIDE; i += ROUTER_E)
+                router_block(bf16, ROUTER_E, ROUTER_R, w, k, e + i, x + r * ldx, ldx, y + r * ldy,
+                             ldy);
+        }
         for (; r < m; r++)
-            router_block(bf16, ROUTER_E, 1, w, k, e, x + r * ldx, ldx, y + r * ldy, ldy);
+            router_block(bf16, ROUTER_SIDE, 1, w, k, e, x + r * ldx, ldx, y + r * ldy, ldy);
     }
     for (; e < e1; e++) {
         for (int r = 0; r < m; r++)

@@ -150,8 +150,11 @@ INLINE void router_block(bool bf16, int n_e, int n_r, const void *w, int k, int 
     }
 }
 
-INLINE void router(bool bf16, const void *w, int k, int e0, int e1, const float *x, size_t ldx,
-                   int m, float *y, size_t ldy)
+/* Rows that go through all experts together: they stay in L2 meanwhile. */
+enum { ROUTER_TILE = 48 };
+
+INLINE void router_tile(bool bf16, const void *w, int k, int e0, int e1, const float *x, size_t ldx,
+                        int m, float *y, size_t ldy)
 {
     int e = e0;
     for (; e + ROUTER_SIDE <= e1; e += ROUTER_SIDE) {
@@ -169,6 +172,14 @@ INLINE void router(bool bf16, const void *w, int k, int e0, int e1, const float 
         for (int r = 0; r < m; r++)
             router_block(bf16, 1, 1, w, k, e, x + r * ldx, ldx, y + r * ldy, ldy);
     }
+}
+
+INLINE void router(bool bf16, const void *w, int k, int e0, int e1, const float *x, size_t ldx,
+                   int m, float *y, size_t ldy)
+{
+    for (int r = 0; r < m; r += ROUTER_TILE)
+        router_tile(bf16, w, k, e0, e1, x + r * ldx, ldx, TR_MIN(ROUTER_TILE, m - r), y + r * ldy,
+                    ldy);
 }
 
 static void router_f32(const float *w, int k, int e0, int e1, const float *x, size_t ldx, int m,

@@ -83,20 +83,34 @@ static void place_scales(enum tr_wtype type, const struct tr_file_block *f, int 
 
 /* Q8_0 and Q4_0 need no taking apart: the words of a file block are those of a panel's lines, those
  * of Q8_0 with the sign bits turned. */
-static void place_plain(enum tr_wtype type, const uint8_t *from, int b, int j, uint8_t *block,
-                        uint8_t *scales)
+static inline __attribute__((always_inline)) void pack_plain(enum tr_wtype type, const uint8_t *src,
+                                                             int n, int k, uint8_t *panel)
 {
-    int words = type == TR_W_Q8_0 ? 8 : 4;
-    memcpy(scales + ((size_t)b * TR_PANEL + j) * 2, from, 2);
-    for (int i = 0; i < words; i++) {
-        uint32_t word;
-        memcpy(&word, from + 2 + 4 * i, 4);
-        word ^= type == TR_W_Q8_0 ? 0x80808080U : 0U;
-        memcpy(block + i * TR_LINE + 4 * j, &word, 4);
+    enum { BLOCKS = 2 };
+    const int words = tr__panel_shape(type).block_lines;
+    const uint32_t flip = type == TR_W_Q8_0 ? 0x80808080U : 0U;
+    const size_t block_bytes = 2 + 4 * (size_t)words;
+    const size_t row_bytes = (size_t)(k / TR_BLOCK) * block_bytes;
+    for (int b = 0; b < k / TR_BLOCK; b++) {
+        uint8_t *group = panel + (size_t)(b / BLOCKS) * tr__group_bytes(type);
+        if (b % BLOCKS == 0 && (n < TR_PANEL || b + BLOCKS > k / TR_BLOCK))
+            memset(group, 0, tr__group_bytes(type));
+        uint8_t *block = group + (size_t)(b % BLOCKS * words) * TR_LINE;
+        uint8_t *scales = group + tr__scales_at(type) + (size_t)(b % BLOCKS) * TR_PANEL * 2;
+        for (int j = 0; j < n; j++) {
+            const uint8_t *from = src + j * row_bytes + b * block_bytes;
+            memcpy(scales + 2 * j, from, 2);
+            for (int i = 0; i < words; i++) {
+                uint32_t word;
+                memcpy(&word, from + 2 + 4 * i, 4);
+                word ^= flip;
+                memcpy(block + i * TR_LINE + 4 * j, &word, 4);
+            }
+        }
     }
 }
 
-static void pack_q(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
+static void pack_k(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     size_t row_bytes = tr_file_row_bytes(type, k);
@@ -106,18 +120,34 @@ static void pack_q(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t
         if (in_group == 0)
             memset(group, 0, tr__group_bytes(type));
         uint8_t *block = group + (size_t)in_group * shape.block_lines * TR_LINE;
+        uint8_t *scales = group + tr__scales_at(type);
         for (int j = 0; j < n; j++) {
-            const uint8_t *row = src + j * row_bytes;
-            uint8_t *scales = group + tr__scales_at(type);
-            if (type == TR_W_Q8_0 || type == TR_W_Q4_0) {
-                place_plain(type, row + b * tr__file_block_bytes(type), in_group, j, block, scales);
-                continue;
-            }
             struct tr_file_block f;
-            tr__file_block_read(type, row, b, &f);
+            tr__file_block_read(type, src + j * row_bytes, b, &f);
             place_quants(type, f.q, j, block);
             place_scales(type, &f, in_group, j, scales);
         }
+    }
+}
+
+static void pack_panel(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
+{
+    switch (type) {
+    case TR_W_F16:
+        pack_f16(src, n, k, panel);
+        break;
+    case TR_W_BF16:
+        pack_bf16(src, n, k, panel);
+        break;
+    case TR_W_Q8_0:
+        pack_plain(TR_W_Q8_0, src, n, k, panel);
+        break;
+    case TR_W_Q4_0:
+        pack_plain(TR_W_Q4_0, src, n, k, panel);
+        break;
+    default:
+        pack_k(type, src, n, k, panel);
+        break;
     }
 }
 
@@ -134,12 +164,6 @@ void tr_pack_rows(enum tr_wtype type, const void *src, int row0, int rows, int n
     for (int r = 0; r < rows; r += TR_PANEL) {
         uint8_t *panel = (uint8_t *)packed + (size_t)((row0 + r) / TR_PANEL) * panel_bytes;
         int here = TR_MIN(TR_PANEL, TR_MIN(rows - r, n - row0 - r));
-        const uint8_t *at = from + (size_t)r * row_bytes;
-        if (type == TR_W_F16)
-            pack_f16(at, here, k, panel);
-        else if (type == TR_W_BF16)
-            pack_bf16(at, here, k, panel);
-        else
-            pack_q(type, at, here, k, panel);
+        pack_panel(type, from + (size_t)r * row_bytes, here, k, panel);
     }
 }

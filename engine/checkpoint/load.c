@@ -105,7 +105,17 @@ static void fail(struct loader *l, const struct tr_err *err)
     atomic_store(&l->failed, true);
 }
 
-static void load_chunks(struct loader *l, const struct scratch *sc, int tid)
+/* Lets the disk fetch a chunk while others are being packed. The kernel's own reading ahead is made
+ * for one reader of a file. */
+static void announce(const struct loader *l, const struct chunk *c)
+{
+    const struct tr_slot *slot = c->slot;
+    uint64_t from = slot->offset + tr_slot_file_bytes(slot, c->row);
+    (void)posix_fadvise(l->source->files[slot->tensor->file].fd, (off_t)from,
+                        (off_t)tr_slot_file_bytes(slot, c->rows), POSIX_FADV_WILLNEED);
+}
+
+static void load_chunks(struct loader *l, const struct scratch *sc, int tid, int n_threads)
 {
     while (!atomic_load(&l->failed)) {
         size_t i = atomic_fetch_add(&l->next, 1);
@@ -113,6 +123,8 @@ static void load_chunks(struct loader *l, const struct scratch *sc, int tid)
             break;
         struct chunk *c = &l->chunks[l->order[i]];
         struct tr_err err;
+        if (i + (size_t)n_threads < l->n)
+            announce(l, &l->chunks[l->order[i + (size_t)n_threads]]);
         if (load_chunk(l, c, sc, &err))
             fail(l, &err);
         uint64_t bytes = tr_slot_file_bytes(c->slot, c->rows);
@@ -128,9 +140,8 @@ static void work(void *arg, int tid, int n_threads)
     struct scratch sc = {.file = malloc(l->max_file),
                          .converted = malloc(l->max_memory),
                          .row = malloc((size_t)l->max_k * sizeof *sc.row)};
-    (void)n_threads;
     if (sc.file && sc.converted && sc.row) {
-        load_chunks(l, &sc, tid);
+        load_chunks(l, &sc, tid, n_threads);
     } else {
         struct tr_err err;
         tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");

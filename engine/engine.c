@@ -80,6 +80,8 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
                                     .choice = o->weights,
                                     .use_mmap = o->use_mmap,
                                     .packed_cache = o->packed_cache,
+                                    .on_packed = o->on_packed,
+                                    .on_packed_arg = o->on_packed_arg,
                                     .pool = e->pool,
                                     .progress = o->progress,
                                     .progress_arg = o->progress_arg};
@@ -139,6 +141,8 @@ static int describe(struct tr_engine *e, struct tr_err *err)
         .n_params = w->n_params,
         .file_bytes = w->file_bytes,
         .weight_bytes = w->memory_bytes,
+        .load_seconds = w->load_seconds,
+        .from_packed = w->from_packed,
         .page_tokens = o->page_tokens ? o->page_tokens : DEFAULT_PAGE_TOKENS,
         .kv_type = o->kv_type,
         .max_batch_tokens = o->max_batch_tokens,
@@ -155,7 +159,8 @@ static int describe(struct tr_engine *e, struct tr_err *err)
 static uint64_t auto_budget(const struct tr_engine *e)
 {
     uint64_t fixed =
-        tr_forward_need(e->weights, e->info.max_batch_tokens, e->max_head_rows, e->info.threads);
+        tr_forward_need(e->weights, e->info.max_batch_tokens, e->max_head_rows, e->info.threads) +
+        e->weights->cached_bytes;
     uint64_t left = tr_memory_left(cgroup_root);
     uint64_t most = 2 * (uint64_t)e->info.max_sequences *
                     tr_schedule_need(&e->limits, 1, e->info.context_length, 1);

@@ -156,10 +156,14 @@ struct tr_engine_options {
     enum tr_weights_choice weights;
     bool use_mmap;
     const char *packed_cache; /* folder for packed weights, NULL = none */
-    enum tr_isa isa;          /* the best level not above it is used */
-    int threads;              /* compute threads; 0 = from affinity and cgroup quota */
-    int context_length;       /* 0 = the checkpoint's */
-    uint64_t kv_cache_bytes;  /* both pools together; 0 = a share of what memory is left */
+    /* NULL: they are written before opening ends. Else after, on a thread of its own, which tells
+     * how that ended (err NULL: well); closing the engine cuts it short. */
+    void (*on_packed)(void *arg, double seconds, const struct tr_err *err);
+    void *on_packed_arg;
+    enum tr_isa isa;         /* the best level not above it is used */
+    int threads;             /* compute threads; 0 = from affinity and cgroup quota */
+    int context_length;      /* 0 = the checkpoint's */
+    uint64_t kv_cache_bytes; /* both pools together; 0 = a share of what memory is left */
     enum tr_kv_type kv_type;
     int page_tokens; /* power of two, 16..256; 0 = default */
     bool prefix_cache;
@@ -206,6 +210,8 @@ struct tr_engine_info {
     uint64_t n_params;
     uint64_t file_bytes;   /* of the checkpoint's weights on disk */
     uint64_t weight_bytes; /* in memory */
+    double load_seconds;   /* what loading them took */
+    bool from_packed;      /* they came from the packed cache */
     uint64_t step_bytes;   /* of these, read by every step that samples: no embedding, no experts */
     uint64_t expert_bytes; /* of these, all experts of all layers */
     uint64_t token_flops;  /* 2 x the weights that a prompt token meets; the head is not one */

@@ -100,6 +100,16 @@ void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *
     };
 }
 
+/* The engine's on_packed; the log takes lines from any thread. */
+static void log_packed(void *arg, double seconds, const struct tr_err *err)
+{
+    (void)arg;
+    if (err)
+        srv_log(SRV_LOG_WARN, NULL, "packed cache: %s", err->msg);
+    else
+        srv_log(SRV_LOG_INFO, NULL, "packed weights written in %.1f s", seconds);
+}
+
 int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event_fn on_event,
                     void (*on_checked)(void *event_arg), void *event_arg, struct tr_err *err)
 {
@@ -109,6 +119,7 @@ int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event
     srv_engine_options(&options, o);
     options.progress = show_progress;
     options.progress_arg = &progress;
+    options.on_packed = log_packed;
     options.on_event = on_event;
     options.event_arg = event_arg;
     int r = tr_engine_open(ret, &options, &cause);
@@ -162,13 +173,15 @@ int srv_chat_open(struct tr_chat **ret, const struct tr_options *o, const struct
 void srv_log_engine(const struct tr_engine_info *info)
 {
     char weights[24], cache[24];
+    double gib = (double)(info->from_packed ? info->weight_bytes : info->file_bytes) * 0x1p-30;
     srv_log(SRV_LOG_INFO, NULL,
-            "%s: %.2f million parameters, weights %s %s, cache %s, context %d, isa %s, blas %s, "
-            "%d threads",
+            "%s: %.2f million parameters, weights %s %s in %.2f s (%.2f GiB/s%s), cache %s, "
+            "context %d, isa %s, blas %s, %d threads",
             info->name, (double)info->n_params * 1e-6, info->weights,
-            srv_bytes_text(weights, info->weight_bytes),
-            srv_bytes_text(cache, info->kv_cache_bytes), info->context_length, info->isa,
-            info->blas, info->threads);
+            srv_bytes_text(weights, info->weight_bytes), info->load_seconds,
+            info->load_seconds > 0 ? gib / info->load_seconds : 0.0,
+            info->from_packed ? ", packed" : "", srv_bytes_text(cache, info->kv_cache_bytes),
+            info->context_length, info->isa, info->blas, info->threads);
     for (const char *line = info->warnings; *line;) {
         size_t n = strcspn(line, "\n");
         srv_log(SRV_LOG_WARN, NULL, "%.*s", (int)TR_MIN(n, 1024), line);

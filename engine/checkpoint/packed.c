@@ -1,23 +1,37 @@
 /*
- * The packed cache; see packed.h. The file is read, not mapped: only anonymous memory comes in huge
- * pages, and reading with all threads while checking costs less than the page faults would.
+ * The packed cache; see packed.h. The file is mapped, not read: memory that is already there in the
+ * page cache costs no zeroing and no copy, which together took most of a start.
+ *
+ * One thread writes it, a little ahead of the disk: that leaves few dirty pages, so that it neither
+ * stops other writers for long nor ends in a long fsync that can't be cancelled.
  */
 #include "engine/checkpoint/packed.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* To be raised when this file's form changes. */
 #define MAGIC "trpack01"
 
-enum { HEADER = 4096, CHUNK = 4 << 20 };
+enum {
+    HEADER = 4096,
+    CHUNK = 4 << 20,
+    STEP = 8 << 20, /* of writing; its multiples are file offsets, so that the page cache takes huge
+                       pages for it */
+    AHEAD = 8       /* steps between what is written and what is on the disk */
+};
 
 struct header {
     char magic[8];
@@ -90,18 +104,37 @@ void tr_packed_done(struct tr_packed *p)
     *p = (struct tr_packed){0};
 }
 
-/* Hashing an arena chunk by chunk, and reading it on the way if there is a file. */
+/* Hashing an arena chunk by chunk, and fetching it on the way. */
 struct pass {
-    const struct tr_file *file; /* NULL: the arena is filled already */
+    const struct tr_file *file; /* read it from there; NULL: */
+    bool mapped;                /* it is a mapped file; false: it is filled already */
     uint8_t *arena;
     uint64_t bytes;
-    const struct tr_weights_options *options;
-    struct tr_hash *hashes; /* [n] */
+    tr_progress_fn progress; /* NULL ok */
+    void *progress_arg;
+    const atomic_bool *stop; /* NULL ok */
+    struct tr_hash *hashes;  /* [n] */
     size_t n;
     atomic_size_t next;
     atomic_ullong done;
     atomic_bool failed;
 };
+
+/* Maps a chunk's pages at one go, and finds out without a SIGBUS if the disk can't read them. */
+static bool populate(const uint8_t *at, uint64_t bytes)
+{
+    uintptr_t from = (uintptr_t)at / 4096 * 4096;
+    uintptr_t to = TR_ROUND_UP((uintptr_t)at + bytes, (uintptr_t)4096);
+    return madvise((void *)from, to - from, MADV_POPULATE_READ) == 0 ||
+           errno == EINVAL; /* Linux before 5.14 */
+}
+
+static bool fetch(const struct pass *p, uint64_t at, uint64_t bytes)
+{
+    if (p->mapped)
+        return populate(p->arena + at, bytes);
+    return !p->file || tr_file_read(p->file, HEADER + at, p->arena + at, bytes, NULL) == 0;
+}
 
 static void pass_work(void *arg, int tid, int n_threads)
 {
@@ -109,16 +142,19 @@ static void pass_work(void *arg, int tid, int n_threads)
     (void)n_threads;
     for (size_t i; !atomic_load(&p->failed) && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
         uint64_t at = (uint64_t)i * CHUNK, bytes = TR_MIN((uint64_t)CHUNK, p->bytes - at);
-        if (p->file && tr_file_read(p->file, HEADER + at, p->arena + at, bytes, NULL))
+        if ((p->stop && atomic_load(p->stop)) || !fetch(p, at, bytes)) {
             atomic_store(&p->failed, true);
+            break;
+        }
         p->hashes[i] = tr_hash(p->arena + at, bytes);
         uint64_t done = atomic_fetch_add(&p->done, bytes) + bytes;
-        if (tid == 0 && p->file && p->options->progress)
-            p->options->progress(p->options->progress_arg, done, p->bytes);
+        if (tid == 0 && p->progress)
+            p->progress(p->progress_arg, done, p->bytes);
     }
 }
 
-/* *ret = the checksum of values and the arena; TR_EIO if the file could not be read. */
+/* *ret = the checksum of values and the arena, on the pool's threads or, without one, on this;
+ * TR_EIO if the file could not be read. */
 static int checksum(struct pass *p, struct tr_pool *pool, struct tr_hash values,
                     struct tr_hash *ret, struct tr_err *err)
 {
@@ -126,13 +162,52 @@ static int checksum(struct pass *p, struct tr_pool *pool, struct tr_hash values,
     p->hashes = calloc(p->n + 1, sizeof *p->hashes);
     if (!p->hashes)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    tr_pool_run(pool, pass_work, p);
+    if (pool)
+        tr_pool_run(pool, pass_work, p);
+    else
+        pass_work(p, 0, 1);
     *ret = tr_hash_link(values, p->hashes, p->n * sizeof *p->hashes);
     free(p->hashes);
     return p->failed ? tr_err_set(err, TR_EIO, NULL, "damaged (can't be read)") : 0;
 }
 
-int tr_packed_read(const struct tr_packed *packed, uint8_t *arena, uint64_t bytes,
+static int check_header(const struct tr_packed *packed, const struct tr_file *f, uint64_t bytes,
+                        struct header *h, struct tr_err *err)
+{
+    if (f->size < HEADER || tr_file_read(f, 0, h, sizeof *h, NULL) ||
+        memcmp(h->magic, MAGIC, sizeof h->magic) != 0 || f->size - HEADER != h->bytes)
+        return tr_err_set(err, TR_EFORMAT, NULL, "damaged");
+    if (!tr_hash_equal(h->key, packed->key) || h->bytes != bytes)
+        return tr_err_set(err, TR_EFORMAT, NULL, "stale");
+    return 0;
+}
+
+/* The arena of a file with the right header. */
+static int fill(const struct tr_file *f, const struct header *h, struct tr_arena *arena,
+                const struct tr_weights_options *options, struct tr_err *err)
+{
+    struct tr_hash sum = {0};
+    int rc = options->use_mmap ? tr_arena_map(arena, f->fd, HEADER, h->bytes, err) : TR_ENOTFOUND;
+    bool mapped = rc == 0;
+    if (rc == TR_ENOTFOUND)
+        rc = tr_arena_init(arena, h->bytes, err);
+    if (rc)
+        return rc;
+    struct pass pass = {.file = mapped ? NULL : f,
+                        .mapped = mapped,
+                        .arena = arena->data,
+                        .bytes = h->bytes,
+                        .progress = options->progress,
+                        .progress_arg = options->progress_arg};
+    rc = checksum(&pass, options->pool, h->values, &sum, err);
+    if (!rc && !tr_hash_equal(sum, h->sum))
+        rc = tr_err_set(err, TR_EFORMAT, NULL, "damaged (wrong checksum)");
+    if (rc)
+        tr_arena_done(arena);
+    return rc;
+}
+
+int tr_packed_read(const struct tr_packed *packed, struct tr_arena *arena, uint64_t bytes,
                    const struct tr_weights_options *options, struct tr_hash *ret_values,
                    struct tr_err *err)
 {
@@ -140,21 +215,12 @@ int tr_packed_read(const struct tr_packed *packed, uint8_t *arena, uint64_t byte
         return TR_ENOTFOUND;
     struct tr_file f;
     struct header h = {0};
-    struct tr_hash sum = {0};
     int rc = tr_file_open(&f, packed->path, err);
     if (rc)
         return rc;
-    if (f.size < HEADER || tr_file_read(&f, 0, &h, sizeof h, NULL) ||
-        memcmp(h.magic, MAGIC, sizeof h.magic) != 0 || f.size - HEADER != h.bytes)
-        rc = tr_err_set(err, TR_EFORMAT, NULL, "damaged");
-    else if (!tr_hash_equal(h.key, packed->key) || h.bytes != bytes)
-        rc = tr_err_set(err, TR_EFORMAT, NULL, "stale");
-    if (!rc) {
-        struct pass pass = {.file = &f, .arena = arena, .bytes = bytes, .options = options};
-        rc = checksum(&pass, options->pool, h.values, &sum, err);
-    }
-    if (!rc && !tr_hash_equal(sum, h.sum))
-        rc = tr_err_set(err, TR_EFORMAT, NULL, "damaged (wrong checksum)");
+    rc = check_header(packed, &f, bytes, &h, err);
+    if (!rc)
+        rc = fill(&f, &h, arena, options, err);
     if (!rc) {
         *ret_values = h.values;
         if (options->progress)
@@ -164,44 +230,100 @@ int tr_packed_read(const struct tr_packed *packed, uint8_t *arena, uint64_t byte
     return rc;
 }
 
-static int write_all(int fd, const void *bytes, uint64_t n)
+/* ---- writing ---- */
+
+static bool write_all(int fd, const void *bytes, uint64_t n)
 {
     const char *p = bytes;
     while (n) {
-        ssize_t done = write(fd, p, TR_MIN(n, (uint64_t)1 << 30));
+        ssize_t done = write(fd, p, n);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return -1;
+            return false;
         p += done;
         n -= (uint64_t)done;
     }
-    return 0;
+    return true;
 }
 
-int tr_packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64_t bytes,
-                    struct tr_pool *pool, struct tr_hash values, struct tr_err *err)
+/* Hands a step to the disk and waits for the one AHEAD of it. An error that this reports is not
+ * reported by fsync any more; a file system that can't do it is none. */
+static bool sync_step(int fd, uint64_t at, uint64_t n)
 {
-    struct pass pass = {.arena = (uint8_t *)(uintptr_t)arena, .bytes = bytes};
-    uint8_t first[HEADER] = {0};
+    uint64_t ahead = (uint64_t)AHEAD * STEP, step = at - at % STEP;
+    int rc = sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    if (!rc && step >= ahead)
+        rc = sync_file_range(fd, (off_t)(step - ahead), STEP, SYNC_FILE_RANGE_WAIT_BEFORE);
+    return rc == 0 || (errno != EIO && errno != ENOSPC && errno != EDQUOT);
+}
+
+/* False: errno says why; ECANCELED: stopped. */
+static bool write_steps(int fd, const uint8_t *arena, uint64_t bytes, const atomic_bool *stop)
+{
+    static const uint8_t nothing[HEADER];
+    if (!write_all(fd, nothing, HEADER))
+        return false;
+    for (uint64_t at = HEADER, end = HEADER + bytes; at < end;) {
+        uint64_t n = TR_MIN(STEP - at % STEP, end - at);
+        if (stop && atomic_load(stop)) {
+            errno = ECANCELED;
+            return false;
+        }
+        if (!write_all(fd, arena + (at - HEADER), n) || !sync_step(fd, at, n))
+            return false;
+        at += n;
+    }
+    return true;
+}
+
+/* The header last: until then the file is nobody's. */
+static bool write_file(int fd, const struct header *h, const uint8_t *arena,
+                       const atomic_bool *stop)
+{
+    return ftruncate(fd, 0) == 0 && write_steps(fd, arena, h->bytes, stop) &&
+           pwrite(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h && fsync(fd) == 0;
+}
+
+/* Opens the file that will be renamed. It has one name, so that what a crash has left is overwritten;
+ * whoever writes it holds its lock. A folder that is not there yet is made, its parents are not.
+ * -1: errno says why. */
+static int open_beside(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    (void)mkdir(path, 0777);
+    *slash = '/';
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -1;
+    struct stat ours, theirs;
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    /* Meanwhile it may have been renamed: then it is the cache that others have mapped. */
+    if (locked && fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_ino == theirs.st_ino)
+        return fd;
+    int why = locked ? EWOULDBLOCK : errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static int write_stoppable(const struct tr_packed *packed, const uint8_t *arena, uint64_t bytes,
+                           struct tr_hash values, const atomic_bool *stop, struct tr_err *err)
+{
+    struct pass pass = {.arena = (uint8_t *)(uintptr_t)arena, .bytes = bytes, .stop = stop};
     struct header h = {.magic = MAGIC, .key = packed->key, .values = values, .bytes = bytes};
-    int rc = checksum(&pass, pool, values, &h.sum, err);
+    int rc = checksum(&pass, NULL, values, &h.sum, err);
     if (rc)
         return rc;
-    memcpy(first, &h, sizeof h);
     struct tr_buf beside = {0};
-    tr_buf_addf(&beside, "%s.%d", packed->path, (int)getpid());
+    tr_buf_addf(&beside, "%s.part", packed->path);
     if (beside.oom)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    /* A folder that is not there yet is made, its parents are not. */
-    char *slash = strrchr(beside.data, '/');
-    *slash = '\0';
-    (void)mkdir(beside.data, 0777);
-    *slash = '/';
-    int fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write_all(fd, first, sizeof first) || write_all(fd, arena, bytes) || fsync(fd) ||
-        rename(beside.data, packed->path)) {
-        rc = tr_err_set(err, TR_EIO, NULL, "can't be written: %s", strerror(errno));
+    int fd = open_beside(beside.data);
+    if (fd < 0 || !write_file(fd, &h, arena, stop) || rename(beside.data, packed->path)) {
+        rc = tr_err_set(err, TR_EIO, NULL, "can't be written: %s",
+                        errno == EWOULDBLOCK ? "another process does it" : strerror(errno));
         if (fd >= 0)
             unlink(beside.data);
     }
@@ -209,4 +331,78 @@ int tr_packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64
         close(fd);
     tr_buf_done(&beside);
     return rc;
+}
+
+int tr_packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64_t bytes,
+                    struct tr_hash values, struct tr_err *err)
+{
+    return write_stoppable(packed, arena, bytes, values, NULL, err);
+}
+
+/* ---- the writer's thread ---- */
+
+struct tr_packed_writer {
+    struct tr_packed packed;
+    const uint8_t *arena;
+    uint64_t bytes;
+    struct tr_hash values;
+    tr_packed_fn done;
+    void *arg;
+    atomic_bool stop;
+    pthread_t thread;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *writer_work(void *arg)
+{
+    struct tr_packed_writer *w = arg;
+    struct tr_err err;
+    double begun = now();
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+    int rc = write_stoppable(&w->packed, w->arena, w->bytes, w->values, &w->stop, &err);
+    if (!atomic_load(&w->stop) && w->done)
+        w->done(w->arg, now() - begun, rc ? &err : NULL);
+    return NULL;
+}
+
+int tr_packed_writer_start(struct tr_packed_writer **ret, struct tr_packed *p, const uint8_t *arena,
+                           uint64_t bytes, struct tr_hash values, tr_packed_fn done, void *arg,
+                           struct tr_err *err)
+{
+    struct tr_packed_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    *w = (struct tr_packed_writer){
+        .packed = *p, .arena = arena, .bytes = bytes, .values = values, .done = done, .arg = arg};
+    /* Signals belong to the main thread. */
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&w->thread, NULL, writer_work, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        free(w);
+        return tr_err_set(err, TR_ENOMEM, NULL, "can't be written: no thread");
+    }
+    pthread_setname_np(w->thread, "packed");
+    *p = (struct tr_packed){0};
+    *ret = w;
+    return 0;
+}
+
+void tr_packed_writer_stop(struct tr_packed_writer *w)
+{
+    if (!w)
+        return;
+    atomic_store(&w->stop, true);
+    pthread_join(w->thread, NULL);
+    tr_packed_done(&w->packed);
+    free(w);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "config/buf.h"
 #include "engine/checkpoint/arena.h"
@@ -24,6 +25,7 @@ struct tr_weights_store {
     struct tr_arena arena;
     struct tr_plan plan; /* while loading */
     struct tr_buf warnings;
+    struct tr_packed_writer *writer; /* NULL: nothing is being written */
 };
 
 struct tr_weights *tr_weights_close(struct tr_weights *w)
@@ -34,6 +36,7 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
         free(w->layers[i].experts);
     free(w->layers);
     if (w->store) {
+        tr_packed_writer_stop(w->store->writer);
         tr_source_done(&w->store->source);
         tr_arena_done(&w->store->arena);
         tr_plan_done(&w->store->plan);
@@ -42,6 +45,13 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
     free(w->store);
     free(w);
     return NULL;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static int open_folder(struct tr_weights *w, const char *dir, struct tr_err *err)
@@ -76,25 +86,44 @@ static void warn(struct tr_buf *b, const char *what, const char *text)
     tr_buf_addf(b, "%s%s: %s", b->len ? "\n" : "", what, text);
 }
 
-/* The arena's bytes, from the packed cache if it has them, else from the checkpoint. */
-static int fill(struct tr_weights *w, const struct tr_weights_options *o, const struct tr_packed *p,
+/* Keeps the arena for the next start: now, or on a thread while it is in use. */
+static void keep(struct tr_weights_store *st, const struct tr_weights_options *o,
+                 struct tr_packed *p, struct tr_hash values)
+{
+    struct tr_err why;
+    const struct tr_arena *a = &st->arena;
+    int rc = o->on_packed ? tr_packed_writer_start(&st->writer, p, a->data, a->bytes, values,
+                                                   o->on_packed, o->on_packed_arg, &why)
+                          : tr_packed_write(p, a->data, a->bytes, values, &why);
+    if (rc)
+        warn(&st->warnings, "packed cache", why.msg);
+}
+
+/* The arena, from the packed cache if it has it, else from the checkpoint. */
+static int fill(struct tr_weights *w, const struct tr_weights_options *o, struct tr_packed *p,
                 struct tr_hash *values, struct tr_err *err)
 {
     struct tr_weights_store *st = w->store;
+    uint64_t bytes = st->plan.arena_bytes;
     struct tr_err why;
     if (p->path) {
-        int rc = tr_packed_read(p, st->arena.data, st->arena.bytes, o, values, &why);
-        if (rc == 0)
+        int rc = tr_packed_read(p, &st->arena, bytes, o, values, &why);
+        if (rc == 0) {
+            w->from_packed = true;
+            w->cached_bytes = st->arena.file ? bytes : 0;
             return 0;
+        }
         if (rc != TR_ENOTFOUND)
             warn(&st->warnings, "packed cache is made again", why.msg);
     }
+    int rc = tr_arena_init(&st->arena, bytes, err);
+    if (rc)
+        return rc;
     /* The page cache keeps the files for the next start, if they fit beside the weights. */
-    bool drop = w->file_bytes + st->arena.bytes > tr_memory_left("/sys/fs/cgroup");
-    int rc = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
-    if (!rc && p->path &&
-        tr_packed_write(p, st->arena.data, st->arena.bytes, o->pool, *values, &why))
-        warn(&st->warnings, "packed cache", why.msg);
+    bool drop = w->file_bytes + bytes > tr_memory_left("/sys/fs/cgroup");
+    rc = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
+    if (!rc && p->path)
+        keep(st, o, p, *values);
     return rc;
 }
 
@@ -156,8 +185,6 @@ static int load(struct tr_weights *w, const struct tr_weights_options *o, struct
         rc = tr_packed_init(&packed, o->packed_cache, o->path, &st->plan, &w->config, &st->source,
                             o->choice, err);
     if (!rc)
-        rc = tr_arena_init(&st->arena, st->plan.arena_bytes, err);
-    if (!rc)
         rc = fill(w, o, &packed, &values, err);
     tr_packed_done(&packed);
     if (rc)
@@ -175,6 +202,7 @@ int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *op
                     struct tr_err *err)
 {
     struct stat st;
+    double begun = now();
     struct tr_weights *w = calloc(1, sizeof *w);
     int rc = TR_ENOMEM;
     if (!w || !(w->store = calloc(1, sizeof *w->store))) {
@@ -192,6 +220,7 @@ int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *op
     rc = load(w, options, err);
     if (rc)
         goto fail;
+    w->load_seconds = now() - begun;
     for (int i = 0; i < w->store->source.n_files; i++)
         tr_file_forget(&w->store->source.files[i]);
     tr_plan_done(&w->store->plan);
@@ -201,6 +230,7 @@ int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *op
         goto fail;
     }
     w->warnings = w->store->warnings.data;
+    tr_arena_promote(&w->store->arena);
     *ret = w;
     return 0;
 fail:

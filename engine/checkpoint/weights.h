@@ -42,20 +42,31 @@ struct tr_weights {
     enum tr_wtype embed_type; /* of the embedding table, rows in file format */
     const void *embed;        /* [V] rows of tr_file_row_bytes(embed_type, d) */
     uint64_t n_params;
-    uint64_t file_bytes;     /* weights on disk */
-    uint64_t memory_bytes;   /* weights in memory: packed + what stays mapped and is read */
+    uint64_t file_bytes;   /* weights on disk */
+    uint64_t memory_bytes; /* weights in memory: packed + what stays mapped and is read */
+    uint64_t
+        cached_bytes;    /* of these: of the packed cache's file, in the page cache. That counts as
+                                free memory but is in use. */
+    double load_seconds; /* what loading took */
+    bool from_packed;    /* from the packed cache */
     uint8_t fingerprint[16]; /* XXH3-128 over config, names, types and bytes */
     char types[64];          /* "bf16", "q4_K+q6_K": types of the matrices, most bytes first */
     char *warnings;          /* \n-separated: tensors and keys that are not used; "" = none */
     struct tr_weights_store *store; /* owns all memory above */
 };
 
+/* How writing the packed cache ended, and after how long; err NULL: well. On a thread of its own. */
+typedef void (*tr_packed_fn)(void *arg, double seconds, const struct tr_err *err);
+
 struct tr_weights_options {
     const char *path; /* folder or .gguf */
     enum tr_weights_choice choice;
     bool use_mmap;            /* false: nothing depends on the files after loading */
     const char *packed_cache; /* NULL = none */
-    struct tr_pool *pool;     /* packs in parallel */
+    tr_packed_fn on_packed;   /* NULL: the cache is written before opening ends; else after, while
+                                 the weights are in use, and closing them cuts it short */
+    void *on_packed_arg;
+    struct tr_pool *pool; /* packs in parallel */
     tr_progress_fn progress;
     void *progress_arg;
 };

@@ -1,4 +1,5 @@
 """The packed cache: the second start has the first one's weights, and a file that is stale or damaged is made again."""
+import fcntl
 import os
 import resource
 import shutil
@@ -124,6 +125,24 @@ def test_stale_by_config(tmp_path, cache):
     config.write_text(config.read_text().replace('"sliding_window": 32', '"sliding_window": 31'))
     f = tool.facts(path, cache=cache)
     assert f["window"] == 31 and "stale" in f["warnings"]
+
+
+def test_left_behind(cache):
+    """What a crash left half written is overwritten; what another process is writing is left to it."""
+    def load(warning=""):
+        f = tool.facts(MODELS["demo"], cache=cache)
+        assert f["warnings"] == warning
+        return f["fingerprint"]
+    want = load()
+    part = cache_file(cache).with_name(cache_file(cache).name + ".part")
+    cache_file(cache).unlink()
+    part.write_bytes(b"x" * 50_000_000)
+    with open(part, "rb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        assert load("packed cache: can't be written: another process does it") == want
+        assert cache_file(cache) == part and part.stat().st_size == 50_000_000
+    assert load() == want and cache_file(cache) != part
+    assert load() == want
 
 
 def test_choices_have_their_own(cache):

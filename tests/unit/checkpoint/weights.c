@@ -2,25 +2,27 @@
  * Loaded weights as the forward pass meets them: layout, packing, lifetime. What the values are is
  * checked against other people's readers in tests/checkpoint.
  */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "config/hash.h"
 #include "engine/checkpoint/bind.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weights.h"
 
-static struct tr_weights *open_with(const char *path, enum tr_weights_choice choice, bool use_mmap,
-                                    int threads)
+static struct tr_weights *open_as(struct tr_weights_options o, int threads)
 {
-    struct tr_weights_options o = {.path = path, .choice = choice, .use_mmap = use_mmap};
     struct tr_weights *w = NULL;
     struct tr_err err;
     assert_int_equal(tr_pool_open(&o.pool, threads, &err), 0);
@@ -28,6 +30,13 @@ static struct tr_weights *open_with(const char *path, enum tr_weights_choice cho
         fail_msg("%s", err.msg);
     tr_pool_close(o.pool);
     return w;
+}
+
+static struct tr_weights *open_with(const char *path, enum tr_weights_choice choice, bool use_mmap,
+                                    int threads)
+{
+    struct tr_weights_options o = {.path = path, .choice = choice, .use_mmap = use_mmap};
+    return open_as(o, threads);
 }
 
 static const char *bytes_of(const struct tr_matrix *m)
@@ -174,6 +183,135 @@ static void a_router_is_kept_in_bf16_only_without_loss(void **state)
     tr_weights_close(full);
 }
 
+/* ---- the packed cache ---- */
+
+struct end {
+    atomic_int n; /* times that the writer has told */
+    bool well;
+};
+
+static void on_packed(void *arg, double seconds, const struct tr_err *err)
+{
+    struct end *end = arg;
+    assert_true(seconds >= 0);
+    end->well = !err;
+    atomic_fetch_add(&end->n, 1);
+}
+
+static struct tr_hash hash_of_matrices(const struct tr_weights *w)
+{
+    const struct tr_matrix *head = &w->head;
+    struct tr_hash h = tr_hash(head->data, tr_packed_bytes(head->type, head->n, head->k));
+    for (int i = 0; i < w->config.n_layers; i++) {
+        const struct tr_layer *l = &w->layers[i];
+        const struct tr_matrix *m[] = {&l->q, &l->k, &l->v, &l->gate, &l->o, &l->mlp.gate};
+        for (size_t j = 0; j < TR_ARRAY_LEN(m); j++)
+            h = tr_hash_link(h, m[j]->data, tr_packed_bytes(m[j]->type, m[j]->n, m[j]->k));
+        h = tr_hash_link(h, l->input_norm, (size_t)w->config.hidden_size * sizeof(float));
+    }
+    return h;
+}
+
+static int count_files(const char *folder, const char *ending)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    int n = 0;
+    for (struct dirent *d; (d = readdir(dir));) {
+        size_t len = strlen(d->d_name);
+        n += len > strlen(ending) && strcmp(d->d_name + len - strlen(ending), ending) == 0;
+    }
+    closedir(dir);
+    return n;
+}
+
+static void remove_folder(const char *folder)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void pause_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
+}
+
+/* Loaded, mapped, read: three kinds of memory with the same bytes. */
+static void packed_weights_are_the_same(void **state)
+{
+    char folder[] = "/tmp/weights-XXXXXX";
+    struct end end = {0};
+    struct tr_weights_options o = {.path = "config/demo",
+                                   .choice = TR_WEIGHTS_Q8_0,
+                                   .use_mmap = true,
+                                   .packed_cache = folder,
+                                   .on_packed = on_packed,
+                                   .on_packed_arg = &end};
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    struct tr_weights *first = open_as(o, 2);
+    assert_false(first->from_packed);
+    assert_int_equal(first->cached_bytes, 0);
+    while (!atomic_load(&end.n))
+        pause_ms(1);
+    assert_true(end.well);
+    assert_int_equal(count_files(folder, ".packed"), 1);
+    struct tr_weights *mapped = open_as(o, 3);
+    o.use_mmap = false;
+    o.packed_cache = NULL;
+    struct tr_weights *plain = open_as(o, 1);
+    o.packed_cache = folder;
+    struct tr_weights *made_again = open_as(o, 2); /* another plan: the embedding is in it */
+    tr_weights_close(made_again);
+    o.on_packed = NULL;
+    tr_weights_close(open_as(o, 2));
+    struct tr_weights *read = open_as(o, 2);
+    struct tr_weights *all[] = {first, mapped, plain, read};
+    assert_true(mapped->from_packed && read->from_packed && !plain->from_packed);
+    assert_true(mapped->cached_bytes > 0 && read->cached_bytes == 0);
+    remove_folder(folder);
+    struct tr_hash want = hash_of_matrices(first);
+    for (size_t i = 0; i < TR_ARRAY_LEN(all); i++) {
+        struct tr_hash got = hash_of_matrices(all[i]);
+        assert_true(tr_hash_equal(got, want));
+        assert_memory_equal(all[i]->fingerprint, first->fingerprint, sizeof first->fingerprint);
+    }
+    for (size_t i = 0; i < TR_ARRAY_LEN(all); i++)
+        tr_weights_close(all[i]);
+}
+
+/* A writer that is cut short leaves nothing behind; one that had ended leaves a whole file. */
+static void closing_cuts_writing_short(void **state)
+{
+    char folder[] = "/tmp/weights-XXXXXX";
+    struct end end = {0};
+    struct tr_weights_options o = {.path = "config/demo",
+                                   .choice = TR_WEIGHTS_BF16,
+                                   .use_mmap = true,
+                                   .packed_cache = folder,
+                                   .on_packed = on_packed,
+                                   .on_packed_arg = &end};
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 8; i++) {
+        char command[256];
+        struct tr_weights *w = open_as(o, 2);
+        assert_false(w->from_packed);
+        pause_ms(i);
+        tr_weights_close(w);
+        assert_int_equal(count_files(folder, ".part"), 0);
+        if (count_files(folder, ".packed")) {
+            w = open_as(o, 2);
+            assert_true(w->from_packed);
+            tr_weights_close(w);
+        }
+        snprintf(command, sizeof command, "rm -f %s/*", folder);
+        assert_int_equal(system(command), 0);
+    }
+    remove_folder(folder);
+}
+
 static void a_failure_leaves_the_result_alone(void **state)
 {
     struct tr_weights *w = (struct tr_weights *)state;
@@ -195,6 +333,8 @@ int main(void)
         cmocka_unit_test(unmapped_weights_outlive_their_file),
         cmocka_unit_test(mapped_and_read_weights_are_the_same),
         cmocka_unit_test(a_router_is_kept_in_bf16_only_without_loss),
+        cmocka_unit_test(packed_weights_are_the_same),
+        cmocka_unit_test(closing_cuts_writing_short),
         cmocka_unit_test(a_failure_leaves_the_result_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -356,7 +356,7 @@ INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
             continue;
         }
         struct rows first = rows_from(x, 0, 0);
-#define CALL(n) packed_rows(type, n, n > 1, panel, k / TR_BLOCK, first, column, ldy)
+#define CALL(n) packed_rows(type, n, true, panel, k / TR_BLOCK, first, column, ldy)
         ROWS_SWITCH_4(m, CALL)
 #undef CALL
         for (int r = ROWS; r < m; r += ROWS) {

@@ -25,9 +25,10 @@
 #define KEEP_LOOP _Pragma("GCC unroll 1")
 #endif
 
-/* Fetches the n lines that lie 4 KB ahead: panels follow one another. Called in the order of
- * addresses, and from two rows on only: a single row's loads come fast enough to keep the memory
- * busy by themselves, and are better left alone. With four rows it more than doubles the speed. */
+/* Fetches the n lines that lie 2304 bytes ahead: panels follow one another. Called in the order of
+ * addresses. With four rows it more than doubles the speed. A single row's loads keep the memory
+ * busy by themselves where a block is two dozen instructions of 512 bits; with 256 bits they do not
+ * (Zen 3, a core: Q4_K 5.9 GB/s without, 10 with; Q4_0 7.0 and 8.5). */
 INLINE void prefetch_lines(const void *p, int n)
 {
     UNROLL

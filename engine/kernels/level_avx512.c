@@ -5,7 +5,7 @@
 #include "engine/kernels/levels.h"
 
 #define SHARED                                                                                     \
-    .rmsnorm = rmsnorm, .add = add, .combine = combine, .swiglu = swiglu, .sigmoid = sigmoid,            \
+    .rmsnorm = rmsnorm, .add = add, .combine = combine, .swiglu = swiglu, .sigmoid = sigmoid,      \
     .gate = gate_by, .to_bf16 = to_bf16, .quantize = quantize, .router_f32 = router_f32,           \
     .router_bf16 = router_bf16, .sum_exp = sum_exp,                                                \
     .attn = {[TR_KV_F32] = attn_f32, [TR_KV_BF16] = attn_bf16, [TR_KV_Q8] = attn_q8}

@@ -12,7 +12,7 @@ static void emit(struct tr_engine *e, struct request *r, struct tr_event *event)
 
 void tr__deliver_admitted(struct tr_engine *e, struct request *r)
 {
-    r->admit_ns = tr__now();
+    r->admit_ns = tr_clock_ns();
     r->usage.queue_ns = r->admit_ns - r->submit_ns;
     r->usage.cached_tokens = r->choices[0].seq.n_cached;
     tr__inbox_admitted(&e->inbox, r);

@@ -271,7 +271,7 @@ static int start_thread(struct tr_engine *e, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     e->has_inbox = true;
     e->inbox.seats = e->info.max_sequences;
-    e->stats.heartbeat_ns = tr__now();
+    e->stats.heartbeat_ns = tr_clock_ns();
     if (pthread_create(&e->thread, NULL, tr__engine_thread, e))
         return tr_err_set(err, TR_ENOMEM, NULL, "cannot start the engine thread");
     e->started = true;

@@ -24,13 +24,6 @@ static void list_remove(struct request *r)
     r->next->prev = r->prev;
 }
 
-int64_t tr__now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int tr__inbox_init(struct inbox *in)
 {
     pthread_condattr_t attr;
@@ -72,7 +65,7 @@ static int enqueue(struct tr_engine *e, struct request *r, struct tr_err *err)
     if (in->waiting >= e->options.max_queue + in->seats)
         return tr_err_set(err, TR_EQUEUE, NULL, "%d requests are waiting already", in->waiting);
     r->id = in->next_id++;
-    r->submit_ns = tr__now();
+    r->submit_ns = tr_clock_ns();
     r->waiting = true;
     in->waiting++;
     list_append(&in->arrived, r);

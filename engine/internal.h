@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "engine/forward/forward.h"
+#include "engine/kernels/pool.h"
 #include "engine/sample/sampler.h"
 #include "engine/schedule/ngram.h"
 #include "engine/schedule/schedule.h"
@@ -138,8 +139,6 @@ struct tr_engine {
     struct tr_engine_stats now;   /* the engine thread's own */
     double answer_tokens;         /* mean length of recent answers */
 };
-
-int64_t tr__now(void); /* CLOCK_MONOTONIC, ns */
 
 /* -- request.c */
 /* Checks a job and allocates all that it will need. */

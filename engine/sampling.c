@@ -60,7 +60,7 @@ static void flush(struct tr_engine *e, struct group *g)
         e->logits = tr_forward_head(e->forward, g->first, g->n, &e->logits_stride);
         if (e->n_work)
             tr_pool_run(e->pool, run_work, e);
-        int64_t now = tr__now();
+        int64_t now = tr_clock_ns();
         for (int i = 0; i < e->n_work; i++)
             tr__deliver(e, &e->work[i], now, g->step_rows);
     }

@@ -12,7 +12,7 @@ static struct choice *choice_of(struct tr_seq *seq)
 /* Ends what is canceled, late or broken. Returns the earliest deadline that is left. */
 static int64_t end_requests(struct tr_engine *e)
 {
-    int64_t now = tr__now();
+    int64_t now = tr_clock_ns();
     int64_t next = now + IDLE_NS;
     struct request *after;
     for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
@@ -133,7 +133,7 @@ static void measure(struct tr_engine *e, const struct tr_engine_stats *before, i
 static void run_step(struct tr_engine *e, const struct tr_plan *plan)
 {
     struct tr_engine_stats before = e->now;
-    int64_t start = tr__now();
+    int64_t start = tr_clock_ns();
     int n = plan->n;
     int rows = plan->rows;
     for (int i = 0; i < n; i++) {
@@ -165,7 +165,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
             fork_choices(e, c);
     }
     tr__sample_step(e, n, rows);
-    measure(e, &before, tr__now() - start);
+    measure(e, &before, tr_clock_ns() - start);
 }
 
 /* Prompts that were to be computed only. */
@@ -204,7 +204,7 @@ static void publish(struct tr_engine *e)
     tr_pages_checks(e->pages, &s->page_mismatches, &s->verified_hits);
     s->queued_prompt_tokens = counts.prompt_left;
     s->queued_decode_tokens = (uint64_t)((counts.waiting + counts.running) * e->answer_tokens);
-    s->heartbeat_ns = tr__now();
+    s->heartbeat_ns = tr_clock_ns();
     pthread_mutex_lock(&e->stats_mutex);
     e->stats = *s;
     pthread_mutex_unlock(&e->stats_mutex);

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +18,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "engine/kernels/pool.h"
 
 /* To be raised when this file's form changes. */
 #define MAGIC "trpack01"
@@ -352,22 +352,15 @@ struct tr_packed_writer {
     pthread_t thread;
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void *writer_work(void *arg)
 {
     struct tr_packed_writer *w = arg;
     struct tr_err err;
-    double begun = now();
+    int64_t begun = tr_clock_ns();
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     int rc = write_stoppable(&w->packed, w->arena, w->bytes, w->values, &w->stop, &err);
     if (!atomic_load(&w->stop) && w->done)
-        w->done(w->arg, now() - begun, rc ? &err : NULL);
+        w->done(w->arg, (double)(tr_clock_ns() - begun) * 1e-9, rc ? &err : NULL);
     return NULL;
 }
 
@@ -380,18 +373,10 @@ int tr_packed_writer_start(struct tr_packed_writer **ret, struct tr_packed *p, c
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     *w = (struct tr_packed_writer){
         .packed = *p, .arena = arena, .bytes = bytes, .values = values, .done = done, .arg = arg};
-    /* Signals belong to the main thread. */
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&w->thread, NULL, writer_work, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc) {
+    if (tr_thread_start(&w->thread, "packed", writer_work, w)) {
         free(w);
         return tr_err_set(err, TR_ENOMEM, NULL, "can't be written: no thread");
     }
-    pthread_setname_np(w->thread, "packed");
     *p = (struct tr_packed){0};
     *ret = w;
     return 0;

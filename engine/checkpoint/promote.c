@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,20 +158,6 @@ static uint8_t *reserve(uint64_t bytes)
     return aligned;
 }
 
-static int start(struct tr_promoter *p)
-{
-    /* Signals belong to the main thread. */
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&p->thread, NULL, work, p);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!rc)
-        pthread_setname_np(p->thread, "promote");
-    return rc;
-}
-
 struct tr_promoter *tr_promoter_start(uint8_t *file, uint64_t bytes, int fd)
 {
     struct tr_promoter *p = are_off() || bytes == 0 ? NULL : calloc(1, sizeof *p);
@@ -183,7 +168,7 @@ struct tr_promoter *tr_promoter_start(uint8_t *file, uint64_t bytes, int fd)
     p->fd = fd;
     p->drop = tr_memory_left("/sys/fs/cgroup") / 2 < bytes;
     p->fresh = reserve(TR_ROUND_UP(bytes, HUGE));
-    if (p->fresh && start(p) == 0)
+    if (p->fresh && tr_thread_start(&p->thread, "promote", work, p) == 0)
         return p;
     if (p->fresh)
         munmap(p->fresh, TR_ROUND_UP(bytes, HUGE));

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "config/buf.h"
 #include "engine/checkpoint/arena.h"
@@ -17,6 +16,7 @@
 #include "engine/checkpoint/load.h"
 #include "engine/checkpoint/packed.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/kernels/pool.h"
 
 #define MAX_CONFIG (4u << 20)
 
@@ -45,13 +45,6 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
     free(w->store);
     free(w);
     return NULL;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static int open_folder(struct tr_weights *w, const char *dir, struct tr_err *err)
@@ -202,7 +195,7 @@ int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *op
                     struct tr_err *err)
 {
     struct stat st;
-    double begun = now();
+    int64_t begun = tr_clock_ns();
     struct tr_weights *w = calloc(1, sizeof *w);
     int rc = TR_ENOMEM;
     if (!w || !(w->store = calloc(1, sizeof *w->store))) {
@@ -220,7 +213,7 @@ int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *op
     rc = load(w, options, err);
     if (rc)
         goto fail;
-    w->load_seconds = now() - begun;
+    w->load_seconds = (double)(tr_clock_ns() - begun) * 1e-9;
     for (int i = 0; i < w->store->source.n_files; i++)
         tr_file_forget(&w->store->source.files[i]);
     tr_plan_done(&w->store->plan);

@@ -53,7 +53,7 @@ struct tr_pool {
     struct worker *workers; /* [n_threads]; entry 0 is the caller and unused */
 };
 
-static int64_t now_ns(void)
+int64_t tr_clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -76,8 +76,8 @@ static void await(struct tr_pool *pool, uint32_t phase)
                     return;
                 __builtin_ia32_pause();
             }
-            start = start ? start : now_ns();
-        } while (now_ns() - start < pool->spin_ns);
+            start = start ? start : tr_clock_ns();
+        } while (tr_clock_ns() - start < pool->spin_ns);
     }
     /* The waker changes the phase, then looks for sleepers; we do it the other way round, so one of
      * the two sees the other. */
@@ -118,24 +118,30 @@ static void *work(void *arg)
     }
 }
 
-/* Starts the workers with every signal blocked: signals belong to the main thread. */
-static int start(struct tr_pool *pool, struct tr_err *err)
+int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg)
 {
     sigset_t all;
     sigset_t old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(ret, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!rc)
+        pthread_setname_np(*ret, name);
+    return rc;
+}
+
+static int start(struct tr_pool *pool, struct tr_err *err)
+{
     int rc = 0;
     for (int tid = 1; tid < pool->n_threads && rc == 0; tid++) {
         struct worker *w = &pool->workers[tid];
         *w = (struct worker){.pool = pool, .tid = tid};
-        rc = pthread_create(&w->thread, NULL, work, w);
+        rc = tr_thread_start(&w->thread, "compute", work, w);
         if (rc)
             break;
         pool->n_started++;
-        pthread_setname_np(w->thread, "compute");
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc)
         return tr_err_set(err, TR_ENOMEM, "threads", "cannot start compute thread %d of %d: %s",
                           pool->n_started + 1, pool->n_threads, strerror(rc));

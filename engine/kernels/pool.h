@@ -8,6 +8,8 @@
 #ifndef TR_ENGINE_KERNELS_POOL_H
 #define TR_ENGINE_KERNELS_POOL_H
 
+#include <pthread.h>
+
 #include "config/base.h"
 #include "config/err.h"
 
@@ -24,6 +26,12 @@ void tr_pool_run(struct tr_pool *pool, tr_pool_fn fn, void *arg);
 /* Only inside fn, by every thread: nobody passes before all have come. What was written before is
  * seen after. */
 void tr_pool_barrier(struct tr_pool *pool);
+
+/* pthread_create for any thread that computes or waits: it has a name (at most 15 characters) and
+ * every signal blocked, as signals belong to the main thread. 0 or an errno. */
+TR_NODISCARD int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg);
+/* CLOCK_MONOTONIC in nanoseconds. */
+int64_t tr_clock_ns(void);
 
 /* Threads to use by default: the affinity mask, cut to the cgroup CPU quota (v2 cpu.max over the
  * whole ancestor chain, v1 cfs_quota), at least 1. cgroup_root: "/sys/fs/cgroup" (tests pass

@@ -198,6 +198,18 @@ static void on_packed(void *arg, double seconds, const struct tr_err *err)
     atomic_fetch_add(&end->n, 1);
 }
 
+/* The demo checkpoint, its packed form written to `folder` beside its use. */
+static struct tr_weights_options demo_kept_in(const char *folder, enum tr_weights_choice choice,
+                                              struct end *end)
+{
+    return (struct tr_weights_options){.path = "config/demo",
+                                       .choice = choice,
+                                       .use_mmap = true,
+                                       .packed_cache = folder,
+                                       .on_packed = on_packed,
+                                       .on_packed_arg = end};
+}
+
 static struct tr_hash hash_of_matrices(const struct tr_weights *w)
 {
     const struct tr_matrix *head = &w->head;
@@ -242,14 +254,9 @@ static void packed_weights_are_the_same(void **state)
 {
     char folder[] = "/tmp/weights-XXXXXX";
     struct end end = {0};
-    struct tr_weights_options o = {.path = "config/demo",
-                                   .choice = TR_WEIGHTS_Q8_0,
-                                   .use_mmap = true,
-                                   .packed_cache = folder,
-                                   .on_packed = on_packed,
-                                   .on_packed_arg = &end};
     (void)state;
     assert_non_null(mkdtemp(folder));
+    struct tr_weights_options o = demo_kept_in(folder, TR_WEIGHTS_Q8_0, &end);
     struct tr_weights *first = open_as(o, 2);
     assert_false(first->from_packed);
     assert_int_equal(first->cached_bytes, 0);
@@ -286,14 +293,9 @@ static void closing_cuts_writing_short(void **state)
 {
     char folder[] = "/tmp/weights-XXXXXX";
     struct end end = {0};
-    struct tr_weights_options o = {.path = "config/demo",
-                                   .choice = TR_WEIGHTS_BF16,
-                                   .use_mmap = true,
-                                   .packed_cache = folder,
-                                   .on_packed = on_packed,
-                                   .on_packed_arg = &end};
     (void)state;
     assert_non_null(mkdtemp(folder));
+    struct tr_weights_options o = demo_kept_in(folder, TR_WEIGHTS_BF16, &end);
     for (int i = 0; i < 8; i++) {
         char command[256];
         struct tr_weights *w = open_as(o, 2);

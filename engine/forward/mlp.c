@@ -138,8 +138,17 @@ static void gather(const struct tr_forward *f, const int32_t *rows, int n, unsig
     }
 }
 
-/* One expert for its rows, whole, on this thread. */
-static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin, int end)
+/* The first expert from e on that has rows; n_experts if there is none. */
+static int next_chosen(const struct tr_forward *f, int e)
+{
+    while (e < f->config->n_experts && f->expert_begin[e] == f->expert_begin[e + 1])
+        e++;
+    return e;
+}
+
+/* One expert for its rows, whole, on this thread; `after`: what the thread will probably read then, or NULL. */
+static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin, int end,
+                       const struct tr_matrix *after)
 {
     struct tr_forward *f = w->f;
     size_t width = (size_t)tr_rows_stride(e->gate.n);
@@ -151,13 +160,17 @@ static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin
         else
             gather(f, f->slot_row + s, m, tr_wtype_form(e->gate.type) | tr_wtype_form(e->up.type),
                    &in);
+        tr_matmul_warm(&e->up, 0, 1);
         tr_matmul(f->kn, &e->gate, &in, m, w->gate, width, 0, 1, w->matmul);
+        tr_matmul_warm(&e->down, 0, 1);
         tr_matmul(f->kn, &e->up, &in, m, w->up, width, 0, 1, w->matmul);
         for (int i = 0; i < m; i++) {
             f->kn->swiglu(w->gate + i * width, w->up + i * width, e->gate.n,
                           w->act.f32 + i * width);
             tr_rows_prepare(f->kn, &w->act, i, tr_wtype_form(e->down.type));
         }
+        if (after)
+            tr_matmul_warm(after, 0, 1);
         tr_matmul(f->kn, &e->down, &w->act, m, f->slots + (size_t)s * f->sd, f->sd, 0, 1,
                   w->matmul);
     }
@@ -166,12 +179,17 @@ static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin
 static void run_experts(const struct worker *w, const struct tr_layer *l, int layer)
 {
     struct tr_forward *f = w->f;
+    atomic_int *ticket = &f->tickets[layer][1];
+    int n = f->config->n_experts;
     for (;;) {
-        int e = atomic_fetch_add_explicit(&f->tickets[layer][1], 1, memory_order_relaxed);
-        if (e >= f->config->n_experts)
+        int e = atomic_fetch_add_explicit(ticket, 1, memory_order_relaxed);
+        if (e >= n)
             return;
-        if (f->expert_begin[e] < f->expert_begin[e + 1])
-            run_expert(w, &l->experts[e], f->expert_begin[e], f->expert_begin[e + 1]);
+        if (f->expert_begin[e] == f->expert_begin[e + 1])
+            continue;
+        int after = next_chosen(f, atomic_load_explicit(ticket, memory_order_relaxed));
+        run_expert(w, &l->experts[e], f->expert_begin[e], f->expert_begin[e + 1],
+                   after < n ? &l->experts[after].gate : NULL);
     }
 }
 
@@ -180,14 +198,6 @@ static void project_columns(const struct worker *w, const struct tr_matrix *m,
                             const struct tr_rows *x, int rows, int c0, int c1, float *y, size_t ldy)
 {
     w->f->kn->gemm[m->type](m->data, m->k, c0 / 16, TR_CEIL_DIV(c1, 16), x, rows, y, ldy);
-}
-
-/* The first expert from e on that has rows; n_experts if there is none. */
-static int next_chosen(const struct tr_forward *f, int e)
-{
-    while (e < f->config->n_experts && f->expert_begin[e] == f->expert_begin[e + 1])
-        e++;
-    return e;
 }
 
 /* All chosen experts, every thread taking its columns of each: balanced however few there are. */

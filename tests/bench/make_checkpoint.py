@@ -42,6 +42,20 @@ def vocabulary(size):
     return tokens, pairs
 
 
+def halves(*values):
+    return np.array(values, np.float16).view(np.uint8)
+
+
+# Fixed bytes of a K-quant's super-block, by offset. Q4_K and Q5_K: d, dmin, then every scale and minimum 32, so that
+# the weights have mean 0: with another mean all rows of a batch come to agree, and choose the same experts.
+K_MIDDLE = np.array([0xA0] * 8 + [0] * 4, np.uint8)
+K_SCALES = {
+    "Q4_K": {0: halves(SPREAD / 147, SPREAD / 147 * 7.5), 4: K_MIDDLE},
+    "Q5_K": {0: halves(SPREAD / 295, SPREAD / 295 * 15.5), 4: K_MIDDLE},
+    "Q6_K": {208: halves(SPREAD / 2000)},
+}
+
+
 class Pool:
     """Random weights of one type, as bytes in rows."""
 
@@ -57,11 +71,10 @@ class Pool:
             self.block, self.bytes = gguf.GGML_QUANT_SIZES[quant]
             try:
                 data = gguf.quants.quantize(values, quant)
-            except NotImplementedError:  # K-quants: random bits, fixed scales of about the right size
+            except NotImplementedError:  # K-quants: random bits under fixed scales
                 data = rng.integers(0, 256, (values.size // self.block, self.bytes), dtype=np.uint8)
-                scale = {"Q4_K": (0, [SPREAD / 300, SPREAD / 30]), "Q5_K": (0, [SPREAD / 600, SPREAD / 30]), "Q6_K": (208, [SPREAD / 2000])}
-                at, halves = scale[kind]
-                data[:, at : at + 2 * len(halves)] = np.array(halves, np.float16).view(np.uint8)
+                for at, part in K_SCALES[kind].items():
+                    data[:, at : at + part.size] = part
         self.data = data.reshape(-1)
 
     def row_bytes(self, k):

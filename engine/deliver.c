@@ -1,6 +1,7 @@
 /* From results to events: tokens, ends, and what a job cost. */
 #include <math.h>
 
+#include "config/clock.h"
 #include "engine/internal.h"
 
 static void emit(struct tr_engine *e, struct request *r, struct tr_event *event)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/clock.h"
 #include "config/hash.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/cost.h"

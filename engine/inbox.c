@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "config/clock.h"
 #include "engine/internal.h"
 
 static void list_init(struct request *head)

@@ -1,6 +1,7 @@
 /* From head rows to tokens: the output head runs over groups of rows, the sampler over all threads. */
 #include <string.h>
 
+#include "config/clock.h"
 #include "engine/internal.h"
 
 /* Samples a row, then, as long as the draft that follows was right, the next one. */

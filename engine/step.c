@@ -1,4 +1,5 @@
 /* The engine thread: apply wishes, plan, compute, sample, deliver, publish; or sleep. */
+#include "config/clock.h"
 #include "engine/internal.h"
 
 /* An idle engine turns at least this often, so that its heartbeat shows that it lives. */

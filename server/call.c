@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/clock.h"
 #include "config/hash.h"
 #include "server/log.h"
 #include "server/logprobs.h"
@@ -293,7 +294,7 @@ static void after_token(struct srv_choice *ch, struct srv_job *j)
 static void on_token(struct srv_choice *ch, struct srv_job *j, const struct tr_event *e)
 {
     struct srv_call *c = ch->call;
-    int64_t now = srv_clock_ns();
+    int64_t now = tr_clock_ns();
     srv_metrics_token(&c->srv->metrics, c, ch, now);
     if (!c->first_ns)
         c->first_ns = now;

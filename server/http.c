@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "config/clock.h"
 #include "server/conn.h"
 #include "server/head.h"
 #include "server/log.h"
@@ -73,7 +74,7 @@ void *srv_http_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     req->srv = s;
     req->conn = c;
     req->refs = 1;
-    req->begun_ns = srv_clock_ns();
+    req->begun_ns = tr_clock_ns();
     s->n_requests++;
     c->req = req;
     return req;
@@ -224,7 +225,7 @@ static void log_access(const struct srv_req *req)
     srv_log(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s",
             srv_method_name(req->method), req->path ? req->path : "-",
             req->gone ? 499 : req->status, (unsigned long long)req->sent,
-            (double)(srv_clock_ns() - req->begun_ns) * 1e-6, req->gone ? " (client gone)" : "");
+            (double)(tr_clock_ns() - req->begun_ns) * 1e-6, req->gone ? " (client gone)" : "");
 }
 
 /* The one place where a request leaves its connection. */

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "config/clock.h"
 #include "server/log.h"
 
 #define SECOND_NS    1000000000LL
@@ -19,13 +19,6 @@ struct progress {
     void (*on_checked)(void *arg);
     void *arg;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * SECOND_NS + t.tv_nsec;
-}
 
 const char *srv_bytes_text(char text[24], uint64_t bytes)
 {
@@ -53,7 +46,7 @@ static void draw_bar(double share, double gib, double rate)
 static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
     struct progress *p = arg;
-    int64_t now = now_ns();
+    int64_t now = tr_clock_ns();
     if (!p->begun_ns) {
         p->begun_ns = now;
         p->bar = isatty(STDERR_FILENO);

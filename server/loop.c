@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/clock.h"
 #include "server/call.h"
 #include "server/conn.h"
 #include "server/load.h"
@@ -27,13 +28,6 @@
 #define LAST_WORDS_MS 1000 /* when requests are cut: the time for saying so */
 #define SPARE_FILES   64   /* descriptors beside connections */
 #define LOADING_RETRY 5    /* seconds, for Retry-After */
-
-int64_t srv_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 int64_t srv_now(const struct srv *s)
 {
@@ -60,7 +54,7 @@ bool srv_engine_alive(struct srv *s)
 {
     struct tr_engine_stats st;
     tr_engine_stats(s->engine, &st);
-    return srv_clock_ns() - st.heartbeat_ns < STALE_NS;
+    return tr_clock_ns() - st.heartbeat_ns < STALE_NS;
 }
 
 /* ---- draining ---- */
@@ -343,7 +337,7 @@ int srv_run(const struct tr_options *options)
     srv_log_setup((enum srv_log_level)options->log_level, options->log_format == 1);
     prepare_process(options);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
-        s->hash_key[0] = (uint64_t)srv_clock_ns();
+        s->hash_key[0] = (uint64_t)tr_clock_ns();
     int r = srv_listen_bind(&s->listen, options, &s->error);
     bool looping = r == 0;
     if (r == 0)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config/clock.h"
 #include "config/json.h"
 #include "server/call.h"
 #include "server/routes.h"
@@ -105,7 +106,7 @@ void srv_metrics_call(struct srv_metrics *m, const struct srv_call *c)
         observe(m, SRV_HIST_DECODE, (double)u->decode_ns * 1e-9);
         observe(m, SRV_HIST_INFERENCE, (double)(u->prefill_ns + u->decode_ns) * 1e-9);
     }
-    observe(m, SRV_HIST_E2E, (double)(srv_clock_ns() - c->limits.begun_ns) * 1e-9);
+    observe(m, SRV_HIST_E2E, (double)(tr_clock_ns() - c->limits.begun_ns) * 1e-9);
     observe(m, SRV_HIST_PROMPT_TOKENS, (double)prompt);
     observe(m, SRV_HIST_ANSWER_TOKENS, (double)answer);
     observe(m, SRV_HIST_N, (double)c->params.n);

@@ -84,8 +84,6 @@ struct srv {
 bool srv_engine_alive(struct srv *s);
 /* Milliseconds of the loop's clock. */
 int64_t srv_now(const struct srv *s);
-/* CLOCK_MONOTONIC. */
-int64_t srv_clock_ns(void);
 /* A number that does not come again, hard to guess. */
 uint64_t srv_new_id(struct srv *s);
 /* Seconds for Retry-After. */

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/clock.h"
 #include "engine/kernels/pool.h"
 
 /* To be raised when this file's form changes. */

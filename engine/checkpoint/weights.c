@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "config/buf.h"
+#include "config/clock.h"
 #include "engine/checkpoint/arena.h"
 #include "engine/checkpoint/bind.h"
 #include "engine/checkpoint/gguf.h"

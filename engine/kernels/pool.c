@@ -22,9 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "config/clock.h"
 #include "engine/kernels/kernels.h"
 
 enum {
@@ -52,13 +52,6 @@ struct tr_pool {
     void *arg;
     struct worker *workers; /* [n_threads]; entry 0 is the caller and unused */
 };
-
-int64_t tr_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static void futex(_Atomic uint32_t *word, int op, uint32_t value)
 {

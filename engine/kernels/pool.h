@@ -30,8 +30,6 @@ void tr_pool_barrier(struct tr_pool *pool);
 /* pthread_create for any thread that computes or waits: it has a name (at most 15 characters) and
  * every signal blocked, as signals belong to the main thread. 0 or an errno. */
 TR_NODISCARD int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg);
-/* CLOCK_MONOTONIC in nanoseconds. */
-int64_t tr_clock_ns(void);
 
 /* Threads to use by default: the affinity mask, cut to the cgroup CPU quota (v2 cpu.max over the
  * whole ancestor chain, v1 cfs_quota), at least 1. cgroup_root: "/sys/fs/cgroup" (tests pass

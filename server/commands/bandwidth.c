@@ -4,7 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "config/clock.h"
 
 enum { LANES = 8, MAX_THREADS = 64, ROUNDS = 4 };
 #define SHARE_BYTES (256UL << 20) /* of one thread */
@@ -14,13 +15,6 @@ struct reader {
     const uint64_t *words; /* SHARE_BYTES */
     uint64_t sum;          /* keeps the reads from being dropped */
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void *read_share(void *arg)
 {
@@ -46,7 +40,7 @@ double srv_read_bandwidth(int n_threads)
     double best = 0;
     for (int round = 0; round < ROUNDS; round++) {
         int started = 0;
-        double begun = now();
+        int64_t begun = tr_clock_ns();
         for (; started < n; started++) {
             readers[started].words = memory + n_words * (size_t)started;
             if (pthread_create(&readers[started].thread, NULL, read_share, &readers[started]) != 0)
@@ -54,7 +48,7 @@ double srv_read_bandwidth(int n_threads)
         }
         for (int i = 0; i < started; i++)
             pthread_join(readers[i].thread, NULL);
-        double rate = (double)SHARE_BYTES * started / (now() - begun);
+        double rate = (double)SHARE_BYTES * started / ((double)(tr_clock_ns() - begun) * 1e-9);
         best = rate > best ? rate : best;
     }
     free(memory);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "config/clock.h"
 #include "engine/text/tokenizer.h"
 #include "server/commands/bandwidth.h"
 #include "server/commands/commands.h"
@@ -32,13 +32,6 @@ struct run {
     struct tr_err err;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -55,9 +48,9 @@ static void on_event(void *arg, const struct tr_event *event)
         *hash = hash_bytes(*hash, &event->token, sizeof event->token);
         *hash = hash_bytes(*hash, &event->logprob, sizeof event->logprob);
         if (event->position == 0 && ++run->n_begun == run->n_jobs) {
-            run->full_ns = run->last_ns = now_ns();
+            run->full_ns = run->last_ns = tr_clock_ns();
         } else if (run->n_begun == run->n_jobs && run->n_done == 0) {
-            run->last_ns = now_ns();
+            run->last_ns = tr_clock_ns();
             run->n_counted++;
         }
     } else if (event->kind == TR_EVENT_CHOICE_DONE && event->err) {

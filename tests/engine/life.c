@@ -5,14 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-static struct outcome a[64];
+#include "config/clock.h"
 
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+static struct outcome a[64];
 
 static void nap(int ms)
 {
@@ -122,7 +117,7 @@ static void cancel_and_deadline(void **state)
     job->n = 3;
     drive_submit(e, job, &a[1]); /* waits: three seats of two are granted to a job alone */
     job = job_of(30, 200);
-    job->deadline_ns = now() + 1;
+    job->deadline_ns = tr_clock_ns() + 1;
     drive_submit(e, job, &a[2]);
     drive_wait(&a[2]);
     assert_int_equal(a[2].choices[0].finish, TR_FINISH_DEADLINE);

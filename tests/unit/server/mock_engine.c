@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "config/clock.h"
 #include "engine/text/tokenizer.h"
 
 struct mock mock;
@@ -33,13 +33,6 @@ struct tr_engine {
     bool closing, draining;
     struct tr_engine_stats stats;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 struct tr_job *tr_job_free(struct tr_job *job)
 {
@@ -119,7 +112,7 @@ static void step_choice(struct tr_engine *e, struct running *r, int c)
         end_choice(e, r, c, TR_FINISH_CANCELED, -1);
         return;
     }
-    if (job->deadline_ns && now_ns() > job->deadline_ns) {
+    if (job->deadline_ns && tr_clock_ns() > job->deadline_ns) {
         end_choice(e, r, c, TR_FINISH_DEADLINE, -1);
         return;
     }
@@ -186,7 +179,7 @@ static void *run(void *arg)
         usleep((useconds_t)mock.step_us);
         pthread_mutex_lock(&e->lock);
         if (!mock.stuck)
-            e->stats.heartbeat_ns = now_ns();
+            e->stats.heartbeat_ns = tr_clock_ns();
         for (struct running *r = e->jobs; r && e->closing; r = r->next)
             r->cancel = true;
         step(e);
@@ -223,7 +216,7 @@ int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *optio
                                       .context_length = mock.context ? mock.context : 1 << 20,
                                       .vocab_size = vocab,
                                       .page_tokens = 16};
-    e->stats.heartbeat_ns = mock.stuck ? now_ns() - 3600 * 1000000000LL : now_ns();
+    e->stats.heartbeat_ns = mock.stuck ? tr_clock_ns() - 3600 * 1000000000LL : tr_clock_ns();
     pthread_mutex_init(&e->lock, NULL);
     pthread_create(&e->thread, NULL, run, e);
     *ret = e;

@@ -249,6 +249,8 @@ struct tr_engine_stats {
         local_pages_total; /* used: held by sequences; cached: prefix only */
     int global_pages_used, global_pages_cached, global_pages_total;
     uint64_t steps, rows, prefill_rows, decode_rows;
+    uint64_t expert_bytes; /* of experts' weights read by these steps: of each layer those that some
+                              row chose */
     uint64_t prompt_tokens, generated_tokens;
     uint64_t prefix_queries, prefix_hits; /* tokens looked up, tokens reused */
     uint64_t preemptions, page_mismatches, verified_hits;

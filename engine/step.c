@@ -156,6 +156,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     tr_forward_run(e->forward, &batch, &n_head_rows);
     e->now.steps++;
     e->now.rows += (uint64_t)rows;
+    e->now.expert_bytes = tr_forward_expert_bytes(e->forward);
 
     for (int i = 0; i < n; i++) {
         struct choice *c = e->heads[i].choice;

@@ -181,6 +181,11 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret
     *ret_head_rows = f->n_head_rows;
 }
 
+uint64_t tr_forward_expert_bytes(const struct tr_forward *f)
+{
+    return f->expert_bytes;
+}
+
 const float *tr_forward_head(struct tr_forward *f, int first, int n, size_t *ret_stride)
 {
     f->head_first = first;

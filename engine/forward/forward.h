@@ -64,5 +64,7 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret
 /* Logits of the kept rows [first, first + n), n <= max_head_rows: a pointer to [n][*ret_stride]
  * floats, valid until the next call. Columns vocab_size.. are padding. */
 const float *tr_forward_head(struct tr_forward *f, int first, int n, size_t *ret_stride);
+/* Bytes of the experts that the passes so far have read: of each layer those that some row chose. */
+uint64_t tr_forward_expert_bytes(const struct tr_forward *f);
 
 #endif

@@ -97,8 +97,18 @@ static void choose(const struct tr_forward *f, const struct tr_layer *l, int row
     }
 }
 
+/* Bytes of its weights. */
+static uint64_t mlp_bytes(const struct tr_mlp *mlp)
+{
+    const struct tr_matrix *parts[] = {&mlp->gate, &mlp->up, &mlp->down};
+    uint64_t ret = 0;
+    for (size_t i = 0; i < TR_ARRAY_LEN(parts); i++)
+        ret += tr_packed_bytes(parts[i]->type, parts[i]->n, parts[i]->k);
+    return ret;
+}
+
 /* Slots by expert, rows ascending within one: counting sort of (row, rank). */
-static void group_rows(struct tr_forward *f)
+static void group_rows(struct tr_forward *f, const struct tr_layer *l)
 {
     int n = f->n_rows * f->config->n_active;
     int *begin = f->expert_begin;
@@ -107,6 +117,7 @@ static void group_rows(struct tr_forward *f)
         begin[f->chosen[i]]++;
     int at = 0;
     for (int e = 0; e <= f->config->n_experts; e++) {
+        f->expert_bytes += begin[e] ? mlp_bytes(&l->experts[e]) : 0;
         at += begin[e];
         begin[e] = at; /* the end, walked back below */
     }
@@ -285,7 +296,7 @@ static void choose_and_group(const struct worker *w, const struct tr_layer *l)
     if (!few)
         sync_threads(w);
     if (w->tid == 0)
-        group_rows(f);
+        group_rows(f, l);
     if (few)
         begin = w->tid == w->n_threads - 1 ? 0 : f->n_rows;
     if (l->mlp.gate.n)

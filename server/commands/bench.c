@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/clock.h"
 #include "engine/text/tokenizer.h"
@@ -27,6 +28,8 @@ struct run {
     int64_t full_ns;   /* when the last job had its first token: from here on all decode */
     int64_t last_ns;   /* the last token while all decoded */
     int64_t n_counted; /* tokens from full_ns to last_ns */
+    struct tr_engine *engine;
+    struct tr_engine_stats full, last; /* at those two times, each as of the step before */
     struct tr_usage usage;
     uint64_t hash[MAX_JOBS]; /* of a job's tokens and logprobs, FNV-1a */
     struct tr_err err;
@@ -49,9 +52,12 @@ static void on_event(void *arg, const struct tr_event *event)
         *hash = hash_bytes(*hash, &event->logprob, sizeof event->logprob);
         if (event->position == 0 && ++run->n_begun == run->n_jobs) {
             run->full_ns = run->last_ns = tr_clock_ns();
+            tr_engine_stats(run->engine, &run->full);
+            run->last = run->full;
         } else if (run->n_begun == run->n_jobs && run->n_done == 0) {
             run->last_ns = tr_clock_ns();
             run->n_counted++;
+            tr_engine_stats(run->engine, &run->last);
         }
     } else if (event->kind == TR_EVENT_CHOICE_DONE && event->err) {
         run->err = *event->err;
@@ -95,6 +101,7 @@ static int run_jobs(struct tr_engine *e, struct run *run, int n, int n_prompt, i
                     struct tr_err *err)
 {
     int r = 0, submitted = 0;
+    run->engine = e;
     run->n_jobs = n;
     run->n_begun = run->n_done = 0;
     run->n_counted = 0;
@@ -170,14 +177,26 @@ static uint64_t hash_of(const struct run *run)
     return hash;
 }
 
-/* Weights that a step with `rows` rows reads: of the experts those that are expected to be met. */
-static double bytes_of_step(const struct tr_engine_info *info, int rows)
+/* Weights that the steps between two looks read, of the experts those that were met. */
+static double bytes_read(const struct tr_engine *e, const struct tr_engine_stats *from,
+                         const struct tr_engine_stats *to)
 {
-    double missed = 1.0;
-    if (info->n_experts > 0)
-        for (int i = 0; i < rows; i++)
-            missed *= 1.0 - (double)info->n_active_experts / info->n_experts;
-    return (double)info->step_bytes + (double)info->expert_bytes * (1.0 - missed);
+    return (double)tr_engine_info(e)->step_bytes * (double)(to->steps - from->steps) +
+           (double)(to->expert_bytes - from->expert_bytes);
+}
+
+/* The counters once n more jobs have ended than at `before`: they follow the events by a moment. */
+static struct tr_engine_stats stats_after(struct tr_engine *e,
+                                          const struct tr_engine_stats *before, int n)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+    struct tr_engine_stats ret;
+    for (;;) {
+        tr_engine_stats(e, &ret);
+        if (ret.finished[TR_FINISH_LENGTH] - before->finished[TR_FINISH_LENGTH] >= (uint64_t)n)
+            return ret;
+        nanosleep(&moment, NULL);
+    }
 }
 
 static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
@@ -185,6 +204,8 @@ static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct
 {
     const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
+    struct tr_engine_stats before;
+    tr_engine_stats(e, &before);
     for (int i = 0; i < o->repeat; i++) {
         int r = run_jobs(e, run, 1, n, 1, err);
         if (r < 0)
@@ -193,8 +214,8 @@ static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct
     }
     struct result result = {.test = "prefill", .size = n, .rate = median(rates, o->repeat)};
     result.seconds = n / result.rate;
-    for (int left = n; left > 0; left -= info->max_batch_tokens)
-        result.bytes += bytes_of_step(info, TR_MIN(left, info->max_batch_tokens));
+    struct tr_engine_stats after = stats_after(e, &before, o->repeat);
+    result.bytes = bytes_read(e, &before, &after) / o->repeat;
     result.flops = (double)info->token_flops * n;
     result.hash = hash_of(run);
     report(o, &result, bandwidth);
@@ -206,6 +227,8 @@ static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct 
 {
     const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
+    double bytes = 0.0;
+    uint64_t n_steps = 0;
     /* The first job decodes while the others are still in prefill: give all of them more to say. */
     int steps = DECODE_STEPS + n * o->context / info->max_batch_tokens + n;
     for (int i = 0; i < o->repeat; i++) {
@@ -218,10 +241,12 @@ static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct 
                               "the context is too small",
                               n, o->context);
         rates[i] = (double)run->n_counted / ((double)(run->last_ns - run->full_ns) * 1e-9);
+        bytes += bytes_read(e, &run->full, &run->last);
+        n_steps += run->last.steps - run->full.steps;
     }
     struct result result = {.test = "decode", .size = n, .rate = median(rates, o->repeat)};
     result.seconds = n / result.rate;
-    result.bytes = bytes_of_step(info, n);
+    result.bytes = bytes / (double)TR_MAX(n_steps, 1);
     result.flops = n * ((double)info->token_flops +
                         2.0 * (double)info->vocab_size * (double)info->hidden_size);
     result.hash = hash_of(run);

@@ -13,6 +13,7 @@ static void one_order(void **state)
 {
     static const int chunks[] = {1, 2, 3, 7, 8, 9, 16, 39, 40};
     static const int pages[] = {16, 64, 256};
+    static const int threads[] = {1, 2, 3, 8};
     (void)state;
     for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++) {
         struct golden g;
@@ -21,16 +22,16 @@ static void one_order(void **state)
         run_open_golden(&first, checkpoints[n], 1, 16, TR_WEIGHTS_AUTO);
         run_prefill(&first, g.prompt, g.n, g.n);
         size_t bytes = (size_t)g.n * first.weights->config.vocab_size * sizeof(float);
-        for (int threads = 1; threads <= 3; threads++)
+        for (size_t t = 0; t < TR_ARRAY_LEN(threads); t++)
             for (size_t p = 0; p < TR_ARRAY_LEN(pages); p++) {
                 struct run r;
-                run_open_golden(&r, checkpoints[n], threads, pages[p], TR_WEIGHTS_AUTO);
+                run_open_golden(&r, checkpoints[n], threads[t], pages[p], TR_WEIGHTS_AUTO);
                 for (size_t c = 0; c < TR_ARRAY_LEN(chunks); c++) {
                     memset(r.logits, 0, bytes);
                     run_prefill(&r, g.prompt, g.n, chunks[c]);
                     if (memcmp(r.logits, first.logits, bytes) != 0)
                         fail_msg("%s: chunk %d, page %d, %d threads", checkpoints[n], chunks[c],
-                                 pages[p], threads);
+                                 pages[p], threads[t]);
                 }
                 run_close(&r);
             }

@@ -159,21 +159,6 @@ static void add_token_ids(struct tr_buf *out, const struct srv_choice *ch)
     srv_openai_ids(out, ch->ids.ids, ch->ids.n);
 }
 
-/* What was asked about the prompt. */
-static void add_prompt(struct tr_buf *out, const struct srv_choice *ch)
-{
-    const struct srv_params *p = &ch->call->params;
-    if (p->return_token_ids) {
-        tr_buf_adds(out, ",\"prompt_token_ids\":");
-        srv_openai_ids(out, ch->job->prompt, (size_t)ch->job->n_prompt);
-    }
-    if (p->prompt_logprobs >= 0) {
-        tr_buf_adds(out, ",\"prompt_logprobs\":[");
-        tr_buf_add(out, ch->job->prompt_logprobs.data, ch->job->prompt_logprobs.len);
-        tr_buf_addc(out, ']');
-    }
-}
-
 /* ---- the whole answer ---- */
 
 static void add_calls(struct tr_buf *out, const struct srv_choice *ch)
@@ -196,7 +181,7 @@ static void add_calls(struct tr_buf *out, const struct srv_choice *ch)
     tr_buf_addc(out, ']');
 }
 
-static void add_choice(struct tr_buf *out, const struct srv_choice *ch)
+static void add_choice(struct tr_buf *out, struct srv_choice *ch)
 {
     struct tr_buf reasoning = {0}, content = {0};
     srv_turn_text(&ch->turn, SRV_PART_REASONING, &reasoning);
@@ -218,7 +203,7 @@ static void add_choice(struct tr_buf *out, const struct srv_choice *ch)
     tr_buf_addf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_reason(ch));
     srv_openai_stop_reason(out, ch);
     add_token_ids(out, ch);
-    add_prompt(out, ch);
+    srv_openai_prompt(out, ch);
     tr_buf_addc(out, '}');
     out->oom |= reasoning.oom | content.oom;
     tr_buf_done(&reasoning);
@@ -227,15 +212,7 @@ static void add_choice(struct tr_buf *out, const struct srv_choice *ch)
 
 static void answer(struct srv_call *c)
 {
-    struct tr_buf *out = &c->req->out;
-    srv_openai_head(out, c, OBJECT);
-    for (int i = 0; i < c->n_choices; i++) {
-        if (i > 0)
-            tr_buf_addc(out, ',');
-        add_choice(out, &c->choices[i]);
-    }
-    tr_buf_addc(out, ']');
-    srv_openai_tail(out, c);
+    srv_openai_answer(c, OBJECT, add_choice);
 }
 
 /* ---- the stream ---- */
@@ -276,7 +253,7 @@ static void begin_message(struct srv_choice *ch)
     begin_frame(ch);
     tr_buf_adds(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                      "\"finish_reason\":null");
-    add_prompt(out, ch);
+    srv_openai_prompt(out, ch);
     tr_buf_addc(out, '}');
     srv_openai_chunk_end(out, ch->call);
 }

@@ -202,31 +202,16 @@ static void add_choice(struct tr_buf *out, struct srv_choice *ch)
     if (c->params.return_token_ids) {
         tr_buf_adds(out, ",\"token_ids\":");
         srv_openai_ids(out, ch->ids.ids, ch->ids.n);
-        if (first) {
-            tr_buf_adds(out, ",\"prompt_token_ids\":");
-            srv_openai_ids(out, j->prompt, (size_t)j->n_prompt);
-        }
     }
-    if (first && c->params.prompt_logprobs >= 0) {
-        tr_buf_adds(out, ",\"prompt_logprobs\":[");
-        tr_buf_add(out, j->prompt_logprobs.data, j->prompt_logprobs.len);
-        tr_buf_addc(out, ']');
-    }
+    if (first)
+        srv_openai_prompt(out, ch);
     tr_buf_addc(out, '}');
     out->oom |= ch->text.oom;
 }
 
 static void answer(struct srv_call *c)
 {
-    struct tr_buf *out = &c->req->out;
-    srv_openai_head(out, c, OBJECT);
-    for (int i = 0; i < c->n_choices; i++) {
-        if (i > 0)
-            tr_buf_addc(out, ',');
-        add_choice(out, &c->choices[i]);
-    }
-    tr_buf_addc(out, ']');
-    srv_openai_tail(out, c);
+    srv_openai_answer(c, OBJECT, add_choice);
 }
 
 static void chunk(struct srv_choice *ch)

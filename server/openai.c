@@ -22,9 +22,17 @@ static void add_timings(struct tr_buf *out, const struct srv_call *c)
     srv_timings_object(out, c);
 }
 
-void srv_openai_tail(struct tr_buf *out, const struct srv_call *c)
+void srv_openai_answer(struct srv_call *c, const char *object,
+                       void (*add)(struct tr_buf *out, struct srv_choice *ch))
 {
-    tr_buf_adds(out, ",\"usage\":");
+    struct tr_buf *out = &c->req->out;
+    srv_openai_head(out, c, object);
+    for (int i = 0; i < c->n_choices; i++) {
+        if (i > 0)
+            tr_buf_addc(out, ',');
+        add(out, &c->choices[i]);
+    }
+    tr_buf_adds(out, "],\"usage\":");
     srv_usage_object(out, c);
     add_timings(out, c);
     tr_buf_addc(out, '}');
@@ -73,6 +81,20 @@ void srv_openai_ids(struct tr_buf *out, const int32_t *ids, size_t n)
     for (size_t i = 0; i < n; i++)
         tr_buf_addf(out, "%s%d", i ? "," : "", (int)ids[i]);
     tr_buf_addc(out, ']');
+}
+
+void srv_openai_prompt(struct tr_buf *out, const struct srv_choice *ch)
+{
+    const struct srv_params *p = &ch->call->params;
+    if (p->return_token_ids) {
+        tr_buf_adds(out, ",\"prompt_token_ids\":");
+        srv_openai_ids(out, ch->job->prompt, (size_t)ch->job->n_prompt);
+    }
+    if (p->prompt_logprobs >= 0) {
+        tr_buf_adds(out, ",\"prompt_logprobs\":[");
+        tr_buf_add(out, ch->job->prompt_logprobs.data, ch->job->prompt_logprobs.len);
+        tr_buf_addc(out, ']');
+    }
 }
 
 void srv_openai_stop_reason(struct tr_buf *out, const struct srv_choice *ch)

@@ -6,8 +6,9 @@
 
 /* Appends {"id":...,"choices":[ : of an answer or of a chunk. */
 void srv_openai_head(struct tr_buf *out, const struct srv_call *c, const char *object);
-/* Closes an answer behind its choices array: usage, timings. */
-void srv_openai_tail(struct tr_buf *out, const struct srv_call *c);
+/* Appends a whole answer to c->req->out; add appends a choice's object. */
+void srv_openai_answer(struct srv_call *c, const char *object,
+                       void (*add)(struct tr_buf *out, struct srv_choice *ch));
 /* Closes a chunk that has one choice: ],"usage":... and the end of the event. */
 void srv_openai_chunk_end(struct tr_buf *out, const struct srv_call *c);
 /* Most of an srv_api.end: the usage chunk, and data: [DONE]. */
@@ -15,6 +16,8 @@ void srv_openai_end(struct srv_call *c, const char *object);
 /* An srv_api.fault. */
 void srv_openai_fault(struct srv_call *c, const struct tr_err *err);
 
+/* Appends what was asked about the prompt: its ids, its logprobs; each begins with a comma. */
+void srv_openai_prompt(struct tr_buf *out, const struct srv_choice *ch);
 /* Appends a list of ids, and the stop_reason of a choice. */
 void srv_openai_ids(struct tr_buf *out, const int32_t *ids, size_t n);
 void srv_openai_stop_reason(struct tr_buf *out, const struct srv_choice *ch);

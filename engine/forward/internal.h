@@ -50,7 +50,7 @@ struct tr_forward {
     /* The batch, flattened. */
     int n_rows;
     uint64_t expert_bytes; /* see tr_forward_expert_bytes */
-    struct tile *tiles; /* [max_rows] at most */
+    struct tile *tiles;    /* [max_rows] at most */
     int n_tiles;
     int32_t *tokens;    /* [max_rows] */
     int64_t *positions; /* [max_rows] */

@@ -186,8 +186,8 @@ static double bytes_read(const struct tr_engine *e, const struct tr_engine_stats
 }
 
 /* The counters once n more jobs have ended than at `before`: they follow the events by a moment. */
-static struct tr_engine_stats stats_after(struct tr_engine *e,
-                                          const struct tr_engine_stats *before, int n)
+static struct tr_engine_stats stats_after(struct tr_engine *e, const struct tr_engine_stats *before,
+                                          int n)
 {
     const struct timespec moment = {.tv_nsec = 100000};
     struct tr_engine_stats ret;

@@ -195,6 +195,23 @@ static void local_pages_stay_few(void **state)
     drive_remove(path);
 }
 
+/* A step of one row reads as many experts of each layer as a token has, each of the same size. */
+static void bytes_of_experts(void **state)
+{
+    (void)state;
+    struct tr_engine *e = drive_open(drive_options("plain"));
+    const struct tr_engine_info *info = tr_engine_info(e);
+    assert_int_equal(drive_idle(e).expert_bytes, 0);
+    drive_submit(e, job_of(1, 9), &a[0]);
+    drive_wait(&a[0]);
+    struct tr_engine_stats s = drive_idle(e);
+    assert_int_equal(s.steps, 9);
+    assert_true(info->n_active_experts < info->n_experts);
+    assert_int_equal(s.expert_bytes * info->n_experts,
+                     s.steps * info->expert_bytes * info->n_active_experts);
+    tr_engine_close(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +220,7 @@ int main(void)
         cmocka_unit_test(cancel_and_deadline),
         cmocka_unit_test(pauses),
         cmocka_unit_test(local_pages_stay_few),
+        cmocka_unit_test(bytes_of_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

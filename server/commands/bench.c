@@ -130,12 +130,6 @@ static int run_jobs(struct tr_engine *e, struct run *run, int n, int n_prompt, i
     return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* One line of the report. */
 struct result {
     const char *test;
@@ -146,8 +140,10 @@ struct result {
     uint64_t hash;
 };
 
-static void report(const struct tr_options *o, const struct result *r, double bandwidth)
+/* The memory's speed is measured beside each test: what else runs on the machine changes it. */
+static void report(const struct tr_options *o, int n_threads, const struct result *r)
 {
+    double bandwidth = srv_read_bandwidth(n_threads);
     double gb = r->bytes / r->seconds * 1e-9, gflops = r->flops / r->seconds * 1e-9;
     double share = bandwidth > 0 ? 100.0 * r->bytes / r->seconds / bandwidth : 0.0;
     if (o->json)
@@ -161,12 +157,6 @@ static void report(const struct tr_options *o, const struct result *r, double ba
                r->test, r->size, r->rate, 1e3 * r->seconds, gb, share, gflops,
                (unsigned long long)r->hash);
     fflush(stdout);
-}
-
-static double median(double *rates, int n)
-{
-    qsort(rates, (size_t)n, sizeof *rates, by_value);
-    return rates[n / 2];
 }
 
 static uint64_t hash_of(const struct run *run)
@@ -200,7 +190,7 @@ static struct tr_engine_stats stats_after(struct tr_engine *e, const struct tr_e
 }
 
 static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
-                         double bandwidth, struct tr_err *err)
+                         struct tr_err *err)
 {
     const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
@@ -212,18 +202,18 @@ static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct
             return r;
         rates[i] = n / ((double)run->usage.prefill_ns * 1e-9);
     }
-    struct result result = {.test = "prefill", .size = n, .rate = median(rates, o->repeat)};
+    struct result result = {.test = "prefill", .size = n, .rate = srv_median(rates, o->repeat)};
     result.seconds = n / result.rate;
     struct tr_engine_stats after = stats_after(e, &before, o->repeat);
     result.bytes = bytes_read(e, &before, &after) / o->repeat;
     result.flops = (double)info->token_flops * n;
     result.hash = hash_of(run);
-    report(o, &result, bandwidth);
+    report(o, info->threads, &result);
     return 0;
 }
 
 static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
-                        double bandwidth, struct tr_err *err)
+                        struct tr_err *err)
 {
     const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
@@ -244,13 +234,13 @@ static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct 
         bytes += bytes_read(e, &run->full, &run->last);
         n_steps += run->last.steps - run->full.steps;
     }
-    struct result result = {.test = "decode", .size = n, .rate = median(rates, o->repeat)};
+    struct result result = {.test = "decode", .size = n, .rate = srv_median(rates, o->repeat)};
     result.seconds = n / result.rate;
     result.bytes = bytes / (double)TR_MAX(n_steps, 1);
     result.flops = n * ((double)info->token_flops +
                         2.0 * (double)info->vocab_size * (double)info->hidden_size);
     result.hash = hash_of(run);
-    report(o, &result, bandwidth);
+    report(o, info->threads, &result);
     return 0;
 }
 
@@ -266,12 +256,10 @@ static int run_tests(const struct tr_options *o, struct tr_engine *e, struct run
                      struct tr_err *err)
 {
     int r = 0;
-    double bandwidth = srv_read_bandwidth(tr_engine_info(e)->threads);
-    srv_log(SRV_LOG_INFO, NULL, "memory reads at %.2f GB/s", bandwidth * 1e-9);
     for (size_t i = 0; i < o->prefill.n && r == 0; i++)
-        r = bench_prefill(o, e, run, number(o->prefill.items[i], 1 << 24), bandwidth, err);
+        r = bench_prefill(o, e, run, number(o->prefill.items[i], 1 << 24), err);
     for (size_t i = 0; i < o->decode.n && r == 0; i++)
-        r = bench_decode(o, e, run, number(o->decode.items[i], MAX_JOBS), bandwidth, err);
+        r = bench_decode(o, e, run, number(o->decode.items[i], MAX_JOBS), err);
     return r;
 }
 

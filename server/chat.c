@@ -151,14 +151,6 @@ static const char *finish_reason(const struct srv_choice *ch)
                                                                : srv_choice_reason(ch);
 }
 
-static void add_token_ids(struct tr_buf *out, const struct srv_choice *ch)
-{
-    if (!ch->call->params.return_token_ids)
-        return;
-    tr_buf_adds(out, ",\"token_ids\":");
-    srv_openai_ids(out, ch->ids.ids, ch->ids.n);
-}
-
 /* ---- the whole answer ---- */
 
 static void add_calls(struct tr_buf *out, const struct srv_choice *ch)
@@ -202,7 +194,7 @@ static void add_choice(struct tr_buf *out, struct srv_choice *ch)
     add_logprobs(out, ch);
     tr_buf_addf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_reason(ch));
     srv_openai_stop_reason(out, ch);
-    add_token_ids(out, ch);
+    srv_openai_token_ids(out, ch);
     srv_openai_prompt(out, ch);
     tr_buf_addc(out, '}');
     out->oom |= reasoning.oom | content.oom;
@@ -236,7 +228,7 @@ static void end_frame(struct srv_choice *ch, const char *reason)
         tr_buf_adds(out, ",\"stop_reason\":");
         srv_openai_stop_reason(out, ch);
     }
-    add_token_ids(out, ch);
+    srv_openai_token_ids(out, ch);
     tr_buf_addc(out, '}');
     srv_openai_chunk_end(out, ch->call);
     ch->spoke = true;

@@ -199,10 +199,7 @@ static void add_choice(struct tr_buf *out, struct srv_choice *ch)
     tr_buf_addf(out, reason ? ",\"finish_reason\":\"%s\"" : ",\"finish_reason\":null", reason);
     tr_buf_adds(out, ",\"stop_reason\":");
     srv_openai_stop_reason(out, ch);
-    if (c->params.return_token_ids) {
-        tr_buf_adds(out, ",\"token_ids\":");
-        srv_openai_ids(out, ch->ids.ids, ch->ids.n);
-    }
+    srv_openai_token_ids(out, ch);
     if (first)
         srv_openai_prompt(out, ch);
     tr_buf_addc(out, '}');

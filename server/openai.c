@@ -75,21 +75,26 @@ void srv_openai_fault(struct srv_call *c, const struct tr_err *err)
     tr_buf_adds(out, "\n\ndata: [DONE]\n\n");
 }
 
-void srv_openai_ids(struct tr_buf *out, const int32_t *ids, size_t n)
+static void add_ids(struct tr_buf *out, const char *name, const int32_t *ids, size_t n)
 {
+    tr_buf_addf(out, ",\"%s\":", name);
     tr_buf_addc(out, '[');
     for (size_t i = 0; i < n; i++)
         tr_buf_addf(out, "%s%d", i ? "," : "", (int)ids[i]);
     tr_buf_addc(out, ']');
 }
 
+void srv_openai_token_ids(struct tr_buf *out, const struct srv_choice *ch)
+{
+    if (ch->call->params.return_token_ids)
+        add_ids(out, "token_ids", ch->ids.ids, ch->ids.n);
+}
+
 void srv_openai_prompt(struct tr_buf *out, const struct srv_choice *ch)
 {
     const struct srv_params *p = &ch->call->params;
-    if (p->return_token_ids) {
-        tr_buf_adds(out, ",\"prompt_token_ids\":");
-        srv_openai_ids(out, ch->job->prompt, (size_t)ch->job->n_prompt);
-    }
+    if (p->return_token_ids)
+        add_ids(out, "prompt_token_ids", ch->job->prompt, (size_t)ch->job->n_prompt);
     if (p->prompt_logprobs >= 0) {
         tr_buf_adds(out, ",\"prompt_logprobs\":[");
         tr_buf_add(out, ch->job->prompt_logprobs.data, ch->job->prompt_logprobs.len);

@@ -16,10 +16,11 @@ void srv_openai_end(struct srv_call *c, const char *object);
 /* An srv_api.fault. */
 void srv_openai_fault(struct srv_call *c, const struct tr_err *err);
 
-/* Appends what was asked about the prompt: its ids, its logprobs; each begins with a comma. */
+/* Appends what was asked for beside the text, each field behind a comma: the ids that the choice has gathered; the
+ * prompt's ids and logprobs. */
+void srv_openai_token_ids(struct tr_buf *out, const struct srv_choice *ch);
 void srv_openai_prompt(struct tr_buf *out, const struct srv_choice *ch);
-/* Appends a list of ids, and the stop_reason of a choice. */
-void srv_openai_ids(struct tr_buf *out, const int32_t *ids, size_t n);
+/* Appends the stop_reason of a choice. */
 void srv_openai_stop_reason(struct tr_buf *out, const struct srv_choice *ch);
 
 #endif

@@ -14,7 +14,6 @@
 #include "server/commands/bandwidth.h"
 #include "server/commands/commands.h"
 #include "server/load.h"
-#include "server/log.h"
 
 enum { MAX_JOBS = 4096, MAX_REPEAT = 1000, DECODE_STEPS = 64 };
 

@@ -12,7 +12,6 @@
 #include <pthread.h>
 
 #include "engine/forward/forward.h"
-#include "engine/kernels/pool.h"
 #include "engine/sample/sampler.h"
 #include "engine/schedule/ngram.h"
 #include "engine/schedule/schedule.h"

@@ -16,6 +16,14 @@ static void add_mlp(const struct tr_mlp *mlp, uint64_t *bytes, uint64_t *flops)
     add_matrix(&mlp->down, bytes, flops);
 }
 
+uint64_t tr_mlp_bytes(const struct tr_mlp *mlp)
+{
+    uint64_t bytes = 0;
+    uint64_t flops = 0;
+    add_mlp(mlp, &bytes, &flops);
+    return bytes;
+}
+
 static void add_experts(const struct tr_model_config *c, const struct tr_layer *layer,
                         struct tr_engine_info *info)
 {

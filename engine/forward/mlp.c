@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "engine/checkpoint/cost.h"
 #include "engine/kernels/math.h"
 
 /* act = SwiGLU(gate, up) of rows [begin, end), in the form that `down` reads. */
@@ -97,16 +98,6 @@ static void choose(const struct tr_forward *f, const struct tr_layer *l, int row
     }
 }
 
-/* Bytes of its weights. */
-static uint64_t mlp_bytes(const struct tr_mlp *mlp)
-{
-    const struct tr_matrix *parts[] = {&mlp->gate, &mlp->up, &mlp->down};
-    uint64_t ret = 0;
-    for (size_t i = 0; i < TR_ARRAY_LEN(parts); i++)
-        ret += tr_packed_bytes(parts[i]->type, parts[i]->n, parts[i]->k);
-    return ret;
-}
-
 /* Slots by expert, rows ascending within one: counting sort of (row, rank). */
 static void group_rows(struct tr_forward *f, const struct tr_layer *l)
 {
@@ -117,7 +108,7 @@ static void group_rows(struct tr_forward *f, const struct tr_layer *l)
         begin[f->chosen[i]]++;
     int at = 0;
     for (int e = 0; e <= f->config->n_experts; e++) {
-        f->expert_bytes += begin[e] ? mlp_bytes(&l->experts[e]) : 0;
+        f->expert_bytes += begin[e] ? tr_mlp_bytes(&l->experts[e]) : 0;
         at += begin[e];
         begin[e] = at; /* the end, walked back below */
     }
@@ -180,8 +171,9 @@ static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin
                           w->act.f32 + i * width);
             tr_rows_prepare(f->kn, &w->act, i, tr_wtype_form(e->down.type));
         }
-        if (after)
-            tr_matmul_warm(after, 0, 1);
+        const struct tr_matrix *next = s + m < end ? &e->gate : after;
+        if (next)
+            tr_matmul_warm(next, 0, 1);
         tr_matmul(f->kn, &e->down, &w->act, m, f->slots + (size_t)s * f->sd, f->sd, 0, 1,
                   w->matmul);
     }

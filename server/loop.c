@@ -16,12 +16,12 @@
 #include <unistd.h>
 
 #include "config/clock.h"
-#include "server/call.h"
-#include "server/conn.h"
+#include "server/call/call.h"
+#include "server/http/conn.h"
+#include "server/http/transport.h"
 #include "server/load.h"
 #include "server/log.h"
 #include "server/server.h"
-#include "server/transport.h"
 
 #define STALE_NS      (60LL * 1000000000) /* an engine that has not turned for so long is stuck */
 #define AT_ONCE_MS    500  /* after a second signal: the time an orderly end may take */

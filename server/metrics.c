@@ -4,8 +4,8 @@
 
 #include "config/clock.h"
 #include "config/json.h"
-#include "server/call.h"
-#include "server/routes.h"
+#include "server/call/call.h"
+#include "server/http/route.h"
 #include "server/server.h"
 
 static const double ttft_edges[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,

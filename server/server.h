@@ -15,9 +15,9 @@
 #include "engine/engine.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
-#include "server/listen.h"
+#include "server/call/outbox.h"
+#include "server/http/listen.h"
 #include "server/metrics.h"
-#include "server/outbox.h"
 
 #ifndef TR_VERSION
 #define TR_VERSION "0.1.0"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/checkpoint/promote.h"
-#include "engine/kernels/pool.h"
+#include "engine/machine/pool.h"
 
 #define HUGE ((uint64_t)2 << 20)
 

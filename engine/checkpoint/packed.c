@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "config/clock.h"
-#include "engine/kernels/pool.h"
+#include "engine/machine/pool.h"
 
 /* To be raised when this file's form changes. */
 #define MAGIC "trpack01"

@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/kernels/pool.h"
+#include "engine/machine/pool.h"
 
 #define HUGE  ((uint64_t)2 << 20)
 #define PIECE (16 * HUGE)

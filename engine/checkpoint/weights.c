@@ -17,7 +17,7 @@
 #include "engine/checkpoint/load.h"
 #include "engine/checkpoint/packed.h"
 #include "engine/checkpoint/safetensors.h"
-#include "engine/kernels/pool.h"
+#include "engine/machine/pool.h"
 
 #define MAX_CONFIG (4u << 20)
 

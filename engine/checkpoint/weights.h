@@ -7,7 +7,7 @@
 
 #include "engine/checkpoint/config.h"
 #include "engine/kernels/kernels.h"
-#include "engine/kernels/pool.h"
+#include "engine/machine/pool.h"
 
 struct tr_vocab_source;
 

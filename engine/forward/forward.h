@@ -10,7 +10,7 @@
 #include "engine/cache/global.h"
 #include "engine/cache/local.h"
 #include "engine/checkpoint/weights.h"
-#include "engine/kernels/pool.h"
+#include "engine/machine/pool.h"
 
 /* Consecutive tokens of one sequence: a prefill chunk, one decode token, or a decode token and its
  * drafts. */

@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "server/chat.h"
-#include "server/messages.h"
-#include "server/responses.h"
+#include "server/api/chat.h"
+#include "server/api/messages.h"
+#include "server/api/responses.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

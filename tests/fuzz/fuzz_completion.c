@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "server/completions.h"
+#include "server/api/completions.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,0 +1,198 @@
+/*
+ * Compute threads around one barrier.
+ *
+ * A sense-reversing barrier is all the synchronisation there is: an idle worker waits in it for the
+ * next run, and the end of a run is one more pass through it. Arrivals and the phase word lie on
+ * lines of their own, so that spinning readers don't slow the counter down.
+ *
+ * Spinning is worth it only while every thread has a processor. With more threads than the affinity
+ * mask or the cgroup quota gives, a spinner burns the time its partner needs, so the budget is 0
+ * then. Otherwise it is fixed and longer than a wake-up takes (some 50 us in a virtual machine): a
+ * budget that shrank after long waits would never recover, since a sleeper's own wake-up makes its
+ * partner's next wait long.
+ */
+#include "engine/machine/pool.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "config/clock.h"
+#include "engine/kernels/kernels.h"
+
+enum {
+    MAX_THREADS = 1024,
+    SPIN_NS = 200000,
+    PAUSES = 32, /* between two looks at the clock */
+    APART =
+        128 /* bytes between words that different threads write: two lines, for the prefetcher */
+};
+
+struct worker {
+    struct tr_pool *pool;
+    int tid;
+    pthread_t thread;
+};
+
+struct tr_pool {
+    _Alignas(APART) _Atomic uint32_t arrived; /* threads that wait for this phase to end */
+    _Alignas(APART) _Atomic uint32_t phase;   /* counts barriers; the futex word */
+    _Alignas(APART) _Atomic uint32_t sleepers;
+    int64_t spin_ns; /* 0: oversubscribed, never spin */
+    int n_threads;
+    int n_started; /* workers that exist, for close */
+    tr_pool_fn fn; /* NULL: leave */
+    void *arg;
+    struct worker *workers; /* [n_threads]; entry 0 is the caller and unused */
+};
+
+static void futex(_Atomic uint32_t *word, int op, uint32_t value)
+{
+    syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+/* Waits until the phase is no longer `phase`: by spinning for the budget, then asleep. */
+static void await(struct tr_pool *pool, uint32_t phase)
+{
+    if (pool->spin_ns > 0) {
+        int64_t start = 0;
+        do {
+            for (int i = 0; i < PAUSES; i++) {
+                if (atomic_load_explicit(&pool->phase, memory_order_acquire) != phase)
+                    return;
+                __builtin_ia32_pause();
+            }
+            start = start ? start : tr_clock_ns();
+        } while (tr_clock_ns() - start < pool->spin_ns);
+    }
+    /* The waker changes the phase, then looks for sleepers; we do it the other way round, so one of
+     * the two sees the other. */
+    atomic_fetch_add(&pool->sleepers, 1);
+    while (atomic_load(&pool->phase) == phase)
+        futex(&pool->phase, FUTEX_WAIT, phase);
+    atomic_fetch_sub(&pool->sleepers, 1);
+}
+
+void tr_pool_barrier(struct tr_pool *pool)
+{
+    if (pool->n_threads == 1)
+        return;
+    /* The phase can't move before this thread has arrived. */
+    uint32_t phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
+    uint32_t before = atomic_fetch_add_explicit(&pool->arrived, 1, memory_order_acq_rel);
+    if (before + 1 < (uint32_t)pool->n_threads) {
+        await(pool, phase);
+        return;
+    }
+    atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
+    atomic_store(&pool->phase, phase + 1);
+    if (atomic_load(&pool->sleepers) > 0)
+        futex(&pool->phase, FUTEX_WAKE, INT_MAX);
+}
+
+static void *work(void *arg)
+{
+    const struct worker *w = arg;
+    struct tr_pool *pool = w->pool;
+    tr_fp_enter();
+    for (;;) {
+        tr_pool_barrier(pool);
+        if (!pool->fn)
+            return NULL;
+        pool->fn(pool->arg, w->tid, pool->n_threads);
+        tr_pool_barrier(pool);
+    }
+}
+
+int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg)
+{
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(ret, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!rc)
+        pthread_setname_np(*ret, name);
+    return rc;
+}
+
+static int start(struct tr_pool *pool, struct tr_err *err)
+{
+    int rc = 0;
+    for (int tid = 1; tid < pool->n_threads && rc == 0; tid++) {
+        struct worker *w = &pool->workers[tid];
+        *w = (struct worker){.pool = pool, .tid = tid};
+        rc = tr_thread_start(&w->thread, "compute", work, w);
+        if (rc)
+            break;
+        pool->n_started++;
+    }
+    if (rc)
+        return tr_err_set(err, TR_ENOMEM, "threads", "cannot start compute thread %d of %d: %s",
+                          pool->n_started + 1, pool->n_threads, strerror(rc));
+    return 0;
+}
+
+int tr_pool_open(struct tr_pool **ret, int n_threads, struct tr_err *err)
+{
+    if (n_threads < 1 || n_threads > MAX_THREADS)
+        return tr_err_set(err, TR_EINVAL, "threads", "%d compute threads: must be 1 to %d",
+                          n_threads, MAX_THREADS);
+    struct tr_pool *pool = aligned_alloc(APART, sizeof *pool);
+    if (!pool)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    memset(pool, 0, sizeof *pool);
+    pool->n_threads = n_threads;
+    pool->spin_ns = n_threads > tr_default_threads("/sys/fs/cgroup") ? 0 : SPIN_NS;
+    pool->workers = calloc((size_t)n_threads, sizeof *pool->workers);
+    int rc = pool->workers ? start(pool, err) : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (rc < 0) {
+        tr_pool_close(pool);
+        return rc;
+    }
+    *ret = pool;
+    return 0;
+}
+
+struct tr_pool *tr_pool_close(struct tr_pool *pool)
+{
+    if (!pool)
+        return NULL;
+    pool->fn = NULL;
+    if (pool->n_started > 0) { /* arrive for the threads that a half-built pool lacks, too */
+        uint32_t missing = (uint32_t)(pool->n_threads - 1 - pool->n_started);
+        atomic_fetch_add(&pool->arrived, missing);
+        tr_pool_barrier(pool);
+    }
+    for (int tid = 1; tid <= pool->n_started; tid++)
+        pthread_join(pool->workers[tid].thread, NULL);
+    free(pool->workers);
+    free(pool);
+    return NULL;
+}
+
+int tr_pool_threads(const struct tr_pool *pool)
+{
+    return pool->n_threads;
+}
+
+void tr_pool_run(struct tr_pool *pool, tr_pool_fn fn, void *arg)
+{
+    /* The caller computes under the same rules as the workers, and gets its own mode back. */
+    unsigned mode = __builtin_ia32_stmxcsr();
+    tr_fp_enter();
+    pool->fn = fn;
+    pool->arg = arg;
+    tr_pool_barrier(pool);
+    fn(arg, 0, pool->n_threads);
+    tr_pool_barrier(pool);
+    __builtin_ia32_ldmxcsr(mode);
+}

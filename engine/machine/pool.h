@@ -1,0 +1,42 @@
+/*
+ * The compute threads: one function run by all of them at once, with barriers inside it.
+ *
+ * A step of the forward pass is one tr_pool_run; phases are separated by tr_pool_barrier. The
+ * caller is thread 0, so that a step starts without a hand-over. A waiting thread spins for a short
+ * while, then sleeps (futex); an idle daemon costs nothing.
+ */
+#ifndef TR_ENGINE_MACHINE_POOL_H
+#define TR_ENGINE_MACHINE_POOL_H
+
+#include <pthread.h>
+
+#include "config/base.h"
+#include "config/err.h"
+
+struct tr_pool;
+
+/* fn(arg, tid, n_threads) runs once per thread, tid 0 on the caller. */
+typedef void (*tr_pool_fn)(void *arg, int tid, int n_threads);
+
+TR_NODISCARD int tr_pool_open(struct tr_pool **ret, int n_threads, struct tr_err *err);
+struct tr_pool *tr_pool_close(struct tr_pool *pool); /* NULL ok; returns NULL */
+int tr_pool_threads(const struct tr_pool *pool);
+/* Returns when fn has returned on every thread. Only one thread may call it at a time. */
+void tr_pool_run(struct tr_pool *pool, tr_pool_fn fn, void *arg);
+/* Only inside fn, by every thread: nobody passes before all have come. What was written before is
+ * seen after. */
+void tr_pool_barrier(struct tr_pool *pool);
+
+/* pthread_create for any thread that computes or waits: it has a name (at most 15 characters) and
+ * every signal blocked, as signals belong to the main thread. 0 or an errno. */
+TR_NODISCARD int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg);
+
+/* Threads to use by default: the affinity mask, cut to the cgroup CPU quota (v2 cpu.max over the
+ * whole ancestor chain, v1 cfs_quota), at least 1. cgroup_root: "/sys/fs/cgroup" (tests pass
+ * another). */
+int tr_default_threads(const char *cgroup_root);
+/* Bytes that this process may still use: the least of MemAvailable and what each cgroup limit above
+ * it leaves. */
+uint64_t tr_memory_left(const char *cgroup_root);
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * The engine's insides, shared by the files of engine/run/: open and close, what other threads ask for, one job, and
+ * the engine thread's step.
+ *
+ * Locks: inbox.mutex guards the lists of requests and their wishes, stats_mutex the published
+ * numbers. Neither is ever taken while the other is held. Everything else that changes belongs to
+ * the engine thread.
+ */
+#ifndef TR_ENGINE_RUN_RUN_H
+#define TR_ENGINE_RUN_RUN_H
+
+#include <pthread.h>
+
+#include "engine/forward/forward.h"
+#include "engine/sample/sampler.h"
+#include "engine/schedule/ngram.h"
+#include "engine/schedule/schedule.h"
+#include "engine/text/tokenizer.h"
+
+/* One sample of a job. The first one's sequence computes the prompt; the others are forked off it. */
+struct choice {
+    struct tr_seq seq;
+    struct tr_choice *sampling; /* owned */
+    struct tr_ngram drafts;     /* if the engine speculates */
+    struct request *request;
+    int index;
+    int n_tokens;  /* sampled so far */
+    bool open;     /* CHOICE_DONE is still to come */
+    bool entered;  /* the sequence is in the schedule */
+    bool canceled; /* a wish; under inbox.mutex */
+    bool stop;     /* the same, seen by the engine thread */
+};
+
+/* A job that was accepted. */
+struct request {
+    struct request *prev, *next; /* in inbox.arrived or inbox.live */
+    uint64_t id;
+    struct tr_job *job; /* owned */
+    struct tr_usage usage;
+    struct tr_err err;
+    int64_t submit_ns, admit_ns, first_ns, last_ns; /* CLOCK_MONOTONIC; 0 = not yet */
+    int n;                                          /* choices */
+    int n_open;                                     /* of those, not done */
+    int n_scored;                /* prompt positions whose logprob was delivered */
+    uint64_t last_step;          /* in which a token was made */
+    enum tr_finish first_finish; /* of choice 0 */
+    bool paused;                 /* a wish; under inbox.mutex */
+    bool waiting;                /* counted in inbox.waiting */
+    bool counted;                /* its prompt is in the statistics */
+    struct choice *choices;      /* [n]; owned */
+};
+
+/* A function to run on the engine thread between two steps; its caller waits. */
+struct call {
+    void (*run)(struct tr_engine *e, void *arg);
+    void *arg;
+    struct call *next;
+    bool done;
+};
+
+/* What other threads want from the engine thread. */
+struct inbox {
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    struct request arrived; /* list head: not seen by the engine thread yet */
+    struct request live;    /* list head, oldest first: written by the engine thread, under mutex */
+    uint64_t next_id;
+    int waiting;        /* requests that were not admitted yet */
+    int seats;          /* places that the last plan left; 0 if it was short of memory */
+    struct call *calls; /* to run on the engine thread */
+    pthread_cond_t called;
+    bool changed; /* there is something to apply */
+    bool draining, closing;
+};
+
+/* A choice's row of logits, or a prompt token's, and what came of it. */
+struct sample_work {
+    struct choice *choice;
+    int row;          /* in the group of head rows */
+    int n_rows;       /* more than 1: drafts to verify */
+    int32_t score_id; /* >= 0: score this id instead of sampling */
+    int status;       /* TR_E… */
+    int n;            /* results */
+    struct tr_sample samples[1 + TR_MAX_DRAFTS];
+    struct tr_top *top; /* [1 + TR_MAX_DRAFTS][TR_MAX_LOGPROBS]: the samples' lists */
+};
+
+enum { TOPS_PER_WORK = (1 + TR_MAX_DRAFTS) * TR_MAX_LOGPROBS };
+
+/* What one planned sequence wants of its head rows: prompt tokens to score, then at most one place
+ * to sample at, with the drafts behind it. */
+struct head_rows {
+    struct choice *choice;
+    int64_t position; /* of the first row */
+    int n_score;
+    int n_tail;  /* rows behind those */
+    bool sample; /* the tail is sampled; else it is the unused row of a prompt without answer */
+    bool first;  /* all choices of the job sample it */
+};
+
+struct tr_engine {
+    struct tr_engine_options options; /* strings not kept */
+    struct tr_engine_info info;
+    char *name, *warnings, *snapshot_dir;
+    char fingerprint[33];
+
+    struct tr_pool *pool;
+    struct tr_weights *weights;
+    struct tr_tokenizer *tokenizer;
+    const struct tr_kernels *kernels;
+    struct tr_kv_layout local_layout, global_layout;
+    struct tr_pages *pages;
+    struct tr_schedule_options limits; /* of the schedule */
+    struct tr_schedule *schedule;
+    struct tr_forward *forward;
+    uint64_t *valid; /* idset of ids that have a token string */
+    const int32_t *eog;
+    int n_eog;
+    int max_head_rows;
+
+    /* Buffers of a step. */
+    struct tr_span *spans;    /* [max_sequences] */
+    struct head_rows *heads;  /* [max_sequences] */
+    struct sample_work *work; /* [max_work] */
+    struct tr_top *tops;      /* [max_work][TOPS_PER_WORK] */
+    int n_work, max_work;
+    const float *logits; /* of the group of head rows that is sampled */
+    size_t logits_stride;
+    struct tr_sampler **samplers; /* [threads] */
+
+    struct inbox inbox;
+    bool has_inbox;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t stats_mutex;
+    struct tr_engine_stats stats; /* published */
+    struct tr_engine_stats now;   /* the engine thread's own */
+    double answer_tokens;         /* mean length of recent answers */
+};
+
+/* -- request.c */
+/* Checks a job and allocates all that it will need. */
+TR_NODISCARD int tr__request_make(struct request **ret, struct tr_engine *e, struct tr_job *job,
+                                  struct tr_err *err);
+/* Frees the request and its job. NULL ok; returns NULL. */
+struct request *tr__request_free(struct request *r);
+
+/* -- inbox.c */
+TR_NODISCARD int tr__inbox_init(struct inbox *in);
+void tr__inbox_done(struct inbox *in);
+/* The engine thread is to end. */
+void tr__inbox_close(struct inbox *in);
+/* Runs a function on the engine thread between two steps and waits for it. False: the engine
+ * closes, the function will not run. */
+bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg), void *arg);
+/* Takes in what was asked for since the last call. False: the engine closes. */
+bool tr__inbox_apply(struct tr_engine *e);
+/* Sleeps until something is asked for, at most until `until` (CLOCK_MONOTONIC). */
+void tr__inbox_wait(struct inbox *in, int64_t until);
+/* A request is not waiting any more. */
+void tr__inbox_admitted(struct inbox *in, struct request *r);
+void tr__inbox_set_seats(struct inbox *in, int seats);
+/* Takes a finished request out. */
+void tr__inbox_remove(struct inbox *in, struct request *r);
+
+/* -- step.c */
+void *tr__engine_thread(void *engine);
+
+/* -- deliver.c */
+/* Takes the choice's sequence out of the schedule. */
+void tr__leave(struct tr_engine *e, struct choice *c);
+/* Ends one choice: CHOICE_DONE, and with the last one DONE, after which the request is gone. */
+void tr__finish(struct tr_engine *e, struct choice *c, enum tr_finish finish, int32_t stop_id);
+void tr__deliver_admitted(struct tr_engine *e, struct request *r);
+void tr__deliver_first_prompt_token(struct tr_engine *e, struct request *r);
+/* Delivers what sampling found and appends it to the sequence; the step had `rows` rows. */
+void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int rows);
+
+/* -- sampling.c */
+/* Logits, tokens and events of e->heads[0, n_heads); the step had step_rows rows. */
+void tr__sample_step(struct tr_engine *e, int n_heads, int step_rows);
+
+#endif

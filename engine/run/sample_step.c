@@ -1,0 +1,131 @@
+/* From head rows to tokens: the output head runs over groups of rows, the sampler over all threads. */
+#include <string.h>
+
+#include "config/clock.h"
+#include "engine/run/run.h"
+
+/* Samples a row, then, as long as the draft that follows was right, the next one. */
+static void sample_rows(struct tr_engine *e, struct tr_sampler *s, struct sample_work *w)
+{
+    struct choice *c = w->choice;
+    const int32_t *drafts = c->seq.ids + c->seq.n_ids;
+    while (w->n < w->n_rows) {
+        const float *logits = e->logits + (size_t)(w->row + w->n) * e->logits_stride;
+        struct tr_sample *sample = &w->samples[w->n];
+        w->status = tr_sample(s, c->sampling, logits, NULL, sample);
+        if (w->status < 0)
+            return;
+        tr_choice_accept(c->sampling, sample->id);
+        struct tr_top *top = w->top + (size_t)w->n * TR_MAX_LOGPROBS;
+        if (sample->n_top)
+            memcpy(top, sample->top, (size_t)sample->n_top * sizeof *top);
+        sample->top = top;
+        if (w->n++ == w->n_rows - 1 || drafts[w->n - 1] != sample->id)
+            return;
+    }
+}
+
+static void score_row(struct tr_engine *e, struct tr_sampler *s, struct sample_work *w)
+{
+    const float *logits = e->logits + (size_t)w->row * e->logits_stride;
+    struct tr_sample *sample = &w->samples[0];
+    w->status =
+        tr_sample_score(s, logits, w->score_id, w->choice->request->job->prompt_logprobs, sample);
+    if (w->status == 0 && sample->n_top)
+        memcpy(w->top, sample->top, (size_t)sample->n_top * sizeof *w->top);
+    sample->top = w->top;
+}
+
+static void run_work(void *arg, int tid, int n_threads)
+{
+    struct tr_engine *e = arg;
+    tr_fp_enter();
+    for (int i = tid; i < e->n_work; i += n_threads) {
+        struct sample_work *w = &e->work[i];
+        if (w->score_id >= 0)
+            score_row(e, e->samplers[tid], w);
+        else
+            sample_rows(e, e->samplers[tid], w);
+    }
+}
+
+/* The rows that wait for logits: [first, first + n) of the step's head rows. */
+struct group {
+    int first, n;
+    int step_rows;
+};
+
+static void flush(struct tr_engine *e, struct group *g)
+{
+    if (g->n) {
+        e->logits = tr_forward_head(e->forward, g->first, g->n, &e->logits_stride);
+        if (e->n_work)
+            tr_pool_run(e->pool, run_work, e);
+        int64_t now = tr_clock_ns();
+        for (int i = 0; i < e->n_work; i++)
+            tr__deliver(e, &e->work[i], now, g->step_rows);
+    }
+    g->first += g->n;
+    g->n = 0;
+    e->n_work = 0;
+}
+
+static void add_work(struct tr_engine *e, struct group *g, struct choice *c, int n_rows,
+                     int32_t score_id)
+{
+    struct sample_work *w = &e->work[e->n_work++];
+    *w = (struct sample_work){.choice = c,
+                              .row = g->n,
+                              .n_rows = n_rows,
+                              .score_id = score_id,
+                              .top = e->tops + (size_t)(w - e->work) * TOPS_PER_WORK};
+}
+
+/* Room in the group for n rows and one piece of work. */
+static void make_room(struct tr_engine *e, struct group *g, int n)
+{
+    if (g->n + n > e->max_head_rows || e->n_work == e->max_work)
+        flush(e, g);
+}
+
+/* Every open choice of the request samples the row at the prompt's end. */
+static void add_first_samples(struct tr_engine *e, struct group *g, struct request *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        if (!r->choices[i].open)
+            continue;
+        if (e->n_work == e->max_work) { /* then the same row once more */
+            g->n++;
+            flush(e, g);
+            g->first--;
+        }
+        add_work(e, g, &r->choices[i], 1, -1);
+    }
+}
+
+static void add_rows(struct tr_engine *e, struct group *g, const struct head_rows *h)
+{
+    struct choice *c = h->choice;
+    struct request *r = c->request;
+    for (int i = 0; i < h->n_score; i++) {
+        make_room(e, g, 1);
+        add_work(e, g, c, 1, r->job->prompt[h->position + i + 1]);
+        g->n++;
+    }
+    if (h->n_tail == 0)
+        return;
+    make_room(e, g, h->n_tail);
+    if (h->sample && h->first)
+        add_first_samples(e, g, r);
+    else if (h->sample)
+        add_work(e, g, c, h->n_tail, -1);
+    g->n += h->n_tail;
+}
+
+void tr__sample_step(struct tr_engine *e, int n_heads, int step_rows)
+{
+    struct group g = {.step_rows = step_rows};
+    for (int i = 0; i < n_heads; i++)
+        add_rows(e, &g, &e->heads[i]);
+    flush(e, &g);
+}

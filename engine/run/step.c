@@ -1,0 +1,239 @@
+/* The engine thread: apply wishes, plan, compute, sample, deliver, publish; or sleep. */
+#include "config/clock.h"
+#include "engine/run/run.h"
+
+/* An idle engine turns at least this often, so that its heartbeat shows that it lives. */
+#define IDLE_NS INT64_C(1000000000)
+
+static struct choice *choice_of(struct tr_seq *seq)
+{
+    return TR_CONTAINER_OF(seq, struct choice, seq);
+}
+
+/* Ends what is canceled, late or broken. Returns the earliest deadline that is left. */
+static int64_t end_requests(struct tr_engine *e)
+{
+    int64_t now = tr_clock_ns();
+    int64_t next = now + IDLE_NS;
+    struct request *after;
+    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
+        after = r->next;
+        bool late = r->job->deadline_ns && r->job->deadline_ns <= now;
+        if (r->job->deadline_ns && !late)
+            next = TR_MIN(next, r->job->deadline_ns);
+        for (int i = 0, left = r->n_open; left; i++) {
+            struct choice *c = &r->choices[i];
+            if (!c->open)
+                continue;
+            left--; /* with the last one the request goes */
+            enum tr_finish f = c->stop       ? TR_FINISH_CANCELED
+                               : r->err.code ? TR_FINISH_ERROR
+                               : late        ? TR_FINISH_DEADLINE
+                                             : TR_FINISH_NONE;
+            if (f != TR_FINISH_NONE)
+                tr__finish(e, c, f, -1);
+        }
+    }
+    return next;
+}
+
+static void announce(struct tr_engine *e)
+{
+    struct request *after;
+    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
+        after = r->next;
+        if (!r->admit_ns && r->choices[0].seq.running)
+            tr__deliver_admitted(e, r);
+    }
+}
+
+/* Guesses behind the last token of every sequence that decodes. */
+static void draft(struct tr_engine *e)
+{
+    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = r->next)
+        for (int i = 0; i < r->n; i++) {
+            struct tr_seq *seq = &r->choices[i].seq;
+            bool decodes =
+                seq->running && seq->n_ids > seq->n_prompt && seq->n_ids - seq->n_computed == 1;
+            int max = TR_MIN(seq->max_ids - seq->n_ids - 1, TR_MAX_DRAFTS);
+            seq->n_drafts =
+                decodes ? tr_ngram_draft(&r->choices[i].drafts, seq->ids, seq->n_ids, max) : 0;
+        }
+}
+
+/* What the planned rows of a sequence are for. */
+static struct head_rows head_rows(const struct tr_seq *seq, struct choice *c)
+{
+    const struct request *r = c->request;
+    int end = seq->n_computed + seq->planned;
+    int scored = c->index == 0 && r->job->prompt_logprobs >= 0 ? r->n_scored : seq->n_prompt;
+    struct head_rows h = {.choice = c, .position = end};
+    bool complete = end - seq->n_drafts == seq->n_ids;
+    h.sample = complete && seq->n_ids < seq->max_ids;
+    h.first = c->index == 0 && c->n_tokens == 0;
+    if (h.sample)
+        h.position = seq->n_ids - 1;
+    if (scored < seq->n_prompt)
+        h.position = TR_MIN(h.position, TR_MAX(scored - 1, seq->n_computed));
+    h.n_score = (int)TR_MAX(TR_MIN(end, seq->n_prompt - 1) - h.position, 0);
+    h.n_tail = (int)(end - h.position) - h.n_score;
+    return h;
+}
+
+static void count_prompt(struct tr_engine *e, struct request *r)
+{
+    const struct tr_seq *seq = &r->choices[0].seq;
+    if (r->counted || seq->n_computed < seq->n_prompt)
+        return;
+    r->counted = true;
+    r->usage.cached_tokens = seq->n_cached;
+    e->now.prompt_tokens += (uint64_t)seq->n_prompt;
+    e->now.prefix_queries += seq->share ? (uint64_t)seq->n_prompt : 0;
+    e->now.prefix_hits += (uint64_t)seq->n_cached;
+}
+
+/* The prompt is computed: its other samples begin. */
+static void fork_choices(struct tr_engine *e, struct choice *c)
+{
+    struct request *r = c->request;
+    for (int i = 1; i < r->n && c->seq.n_forks; i++)
+        if (r->choices[i].open && !r->choices[i].entered) {
+            r->choices[i].entered = true;
+            tr_schedule_fork(e->schedule, &c->seq, &r->choices[i].seq);
+        }
+    if (!c->open)
+        tr__leave(e, c);
+}
+
+static void count_rows(struct tr_engine *e, const struct tr_seq *seq, struct request *r)
+{
+    int prompt = TR_MIN(seq->n_computed + seq->planned, seq->n_prompt) - seq->n_computed;
+    prompt = TR_MAX(prompt, 0);
+    r->usage.prefill_computed += prompt;
+    bool decode = seq->planned - seq->n_drafts == 1 && seq->n_computed >= seq->n_prompt;
+    e->now.decode_rows += decode ? (uint64_t)seq->planned : 0;
+    e->now.prefill_rows += decode ? 0 : (uint64_t)seq->planned;
+}
+
+static void smooth(double *mean, double value)
+{
+    *mean = *mean > 0 ? *mean + (value - *mean) * 0.1 : value;
+}
+
+static void measure(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns)
+{
+    double seconds = (double)TR_MAX(ns, 1) * 1e-9;
+    uint64_t prefill = e->now.prefill_rows - before->prefill_rows;
+    uint64_t tokens = e->now.generated_tokens - before->generated_tokens;
+    if (prefill > tokens)
+        smooth(&e->now.prefill_tokens_per_second, (double)prefill / seconds);
+    else if (tokens)
+        smooth(&e->now.decode_tokens_per_second, (double)tokens / seconds);
+}
+
+static void run_step(struct tr_engine *e, const struct tr_plan *plan)
+{
+    struct tr_engine_stats before = e->now;
+    int64_t start = tr_clock_ns();
+    int n = plan->n;
+    int rows = plan->rows;
+    for (int i = 0; i < n; i++) {
+        struct tr_seq *seq = plan->seqs[i];
+        struct choice *c = choice_of(seq);
+        if (c->request->job->prompt_logprobs >= 0 && c->request->n_scored == 0)
+            tr__deliver_first_prompt_token(e, c->request);
+        e->heads[i] = head_rows(seq, c);
+        e->spans[i] = (struct tr_span){.tokens = seq->ids + seq->n_computed,
+                                       .n = seq->planned,
+                                       .pos0 = seq->n_computed,
+                                       .local = &seq->local,
+                                       .global = &seq->global,
+                                       .head_rows = e->heads[i].n_score + e->heads[i].n_tail};
+        count_rows(e, seq, c->request);
+    }
+    int n_head_rows;
+    struct tr_batch batch = {.spans = e->spans, .n_spans = n};
+    tr_forward_run(e->forward, &batch, &n_head_rows);
+    e->now.steps++;
+    e->now.rows += (uint64_t)rows;
+    e->now.expert_bytes = tr_forward_expert_bytes(e->forward);
+
+    for (int i = 0; i < n; i++) {
+        struct choice *c = e->heads[i].choice;
+        tr_schedule_advance(e->schedule, &c->seq, c->seq.planned - c->seq.n_drafts);
+        if (c->index == 0)
+            count_prompt(e, c->request);
+        if (c->seq.n_forks && c->seq.n_computed == c->seq.n_prompt)
+            fork_choices(e, c);
+    }
+    tr__sample_step(e, n, rows);
+    measure(e, &before, tr_clock_ns() - start);
+}
+
+/* Prompts that were to be computed only. */
+static void end_prompts(struct tr_engine *e)
+{
+    struct request *after;
+    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
+        after = r->next;
+        const struct tr_seq *seq = &r->choices[0].seq;
+        if (seq->max_ids > seq->n_prompt || seq->n_computed < seq->n_prompt || r->err.code)
+            continue;
+        for (int i = 0, left = r->n_open; left; i++)
+            if (r->choices[i].open) {
+                left--;
+                tr__finish(e, &r->choices[i], TR_FINISH_LENGTH, -1);
+            }
+    }
+}
+
+static void publish(struct tr_engine *e)
+{
+    struct tr_engine_stats *s = &e->now;
+    struct tr_schedule_counts counts = tr_schedule_counts(e->schedule);
+    struct tr_page_counts local = tr_local_counts(e->pages);
+    struct tr_page_counts global = tr_global_counts(e->pages);
+    s->waiting = counts.waiting;
+    s->running = counts.running;
+    s->paused = counts.paused;
+    s->local_pages_used = local.used;
+    s->local_pages_cached = local.cached;
+    s->local_pages_total = local.total;
+    s->global_pages_used = global.used;
+    s->global_pages_cached = global.cached;
+    s->global_pages_total = global.total;
+    s->preemptions = counts.preemptions;
+    tr_pages_checks(e->pages, &s->page_mismatches, &s->verified_hits);
+    s->queued_prompt_tokens = counts.prompt_left;
+    s->queued_decode_tokens = (uint64_t)((counts.waiting + counts.running) * e->answer_tokens);
+    s->heartbeat_ns = tr_clock_ns();
+    pthread_mutex_lock(&e->stats_mutex);
+    e->stats = *s;
+    pthread_mutex_unlock(&e->stats_mutex);
+}
+
+void *tr__engine_thread(void *engine)
+{
+    struct tr_engine *e = engine;
+    tr_fp_enter();
+    for (;;) {
+        bool open = tr__inbox_apply(e);
+        int64_t until = end_requests(e);
+        if (!open)
+            break;
+        if (e->options.speculation)
+            draft(e);
+        const struct tr_plan *plan = tr_schedule_plan(e->schedule);
+        int n = plan->n;
+        announce(e);
+        tr__inbox_set_seats(&e->inbox, plan->blocked ? 0 : tr_schedule_counts(e->schedule).seats);
+        if (n)
+            run_step(e, plan);
+        end_prompts(e);
+        publish(e);
+        if (!n)
+            tr__inbox_wait(&e->inbox, until);
+    }
+    publish(e);
+    return NULL;
+}

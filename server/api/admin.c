@@ -1,0 +1,100 @@
+#include "server/api/admin.h"
+
+#include <string.h>
+
+#include "config/json.h"
+#include "server/api/openapi.h"
+#include "server/server.h"
+
+static void add_model(struct tr_buf *out, const struct srv *s)
+{
+    const struct tr_engine_info *info = s->info;
+    tr_buf_adds(out, "{\"id\":");
+    tr_json_quote(out, s->model, strlen(s->model));
+    tr_buf_addf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"trinityd\",\"root\":",
+                (long long)s->created);
+    tr_json_quote(out, s->model, strlen(s->model));
+    tr_buf_addf(out,
+                ",\"parent\":null,\"max_model_len\":%d,\"context_length\":%d,"
+                "\"max_input_tokens\":%d,\"permission\":[],\"meta\":{\"n_ctx_train\":%d,"
+                "\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"weights\":",
+                info->context_length, info->context_length, info->context_length,
+                info->context_length, (unsigned long long)info->n_params,
+                (unsigned long long)info->file_bytes, info->vocab_size, info->hidden_size);
+    tr_json_quote(out, info->weights, strlen(info->weights));
+    tr_buf_adds(out, "}}");
+}
+
+void srv_models(struct srv_req *req)
+{
+    tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
+    add_model(&req->out, req->srv);
+    tr_buf_adds(&req->out, "]}");
+    srv_reply(req, 200, "application/json");
+}
+
+void srv_model(struct srv_req *req)
+{
+    if (strcmp(req->tail, req->srv->model) != 0) {
+        srv_refuse(req, SRV_MODEL, "model", "no such model is served here");
+        return;
+    }
+    add_model(&req->out, req->srv);
+    srv_reply(req, 200, "application/json");
+}
+
+void srv_health(struct srv_req *req)
+{
+    switch (req->srv->state) {
+    case SRV_LOADING:
+        srv_refuse(req, SRV_LOADING_CHECKPOINT, NULL, "the checkpoint is loading");
+        return;
+    case SRV_LEAVING:
+    case SRV_DRAINING:
+        srv_refuse(req, SRV_DRAIN, NULL, "the daemon is shutting down");
+        return;
+    case SRV_READY:
+    default:
+        break;
+    }
+    if (!srv_engine_alive(req->srv)) {
+        srv_refuse(req, SRV_UNHEALTHY, NULL, "the engine does not respond");
+        return;
+    }
+    tr_buf_adds(&req->out, "{\"status\":\"ok\"}");
+    srv_reply(req, 200, "application/json");
+}
+
+void srv_livez(struct srv_req *req)
+{
+    if (req->srv->state != SRV_LOADING && !srv_engine_alive(req->srv)) {
+        srv_refuse(req, SRV_UNHEALTHY, NULL, "the engine does not respond");
+        return;
+    }
+    tr_buf_adds(&req->out, "{\"status\":\"ok\"}");
+    srv_reply(req, 200, "application/json");
+}
+
+void srv_version(struct srv_req *req)
+{
+    tr_buf_addf(&req->out, "{\"version\":\"%s\"}", TR_VERSION);
+    srv_reply(req, 200, "application/json");
+}
+
+void srv_metrics_get(struct srv_req *req)
+{
+    srv_metrics_page(req->srv, &req->out);
+    srv_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+void srv_capabilities(struct srv_req *req)
+{
+    srv_capabilities_document(req->srv, &req->out);
+    srv_reply(req, 200, "application/json");
+}
+
+void srv_openapi_get(struct srv_req *req)
+{
+    srv_openapi_document(req->srv, &req->out);
+    srv_reply(req, 200, "application/json");
+}

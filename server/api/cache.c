@@ -1,0 +1,229 @@
+#include "server/api/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/hash.h"
+#include "server/call/params.h"
+#include "server/http/route.h"
+#include "server/http/task.h"
+#include "server/server.h"
+
+void srv_capacity(struct srv_req *req)
+{
+    const struct tr_engine *e = req->srv->engine;
+    const struct tr_engine_info *info = req->srv->info;
+    static const char *const types[] = {"f32", "bf16", "q8"};
+    int short_context = TR_MIN(4096, info->context_length);
+    tr_buf_addf(&req->out,
+                "{\"object\":\"capacity\",\"kv_cache_bytes\":%llu,\"kv_type\":\"%s\","
+                "\"page_tokens\":%d,\"weight_bytes\":%llu,\"buffer_bytes\":%llu,"
+                "\"local\":{\"layers\":%d,\"window\":%d,\"bytes_per_token\":%llu,"
+                "\"bytes_per_sequence\":%llu},"
+                "\"global\":{\"layers\":%d,\"bytes_per_token\":%llu,\"bytes_per_sequence\":%llu},"
+                "\"sequences\":[{\"tokens\":%d,\"fit\":%lld},{\"tokens\":%d,\"fit\":%lld}]}",
+                (unsigned long long)info->kv_cache_bytes, types[info->kv_type], info->page_tokens,
+                (unsigned long long)info->weight_bytes, (unsigned long long)info->buffer_bytes,
+                info->n_local_layers, info->window, (unsigned long long)info->local_bytes_per_token,
+                (unsigned long long)info->local_bytes_per_sequence, info->n_global_layers,
+                (unsigned long long)info->global_bytes_per_token,
+                (unsigned long long)info->global_bytes_per_token *
+                    (unsigned long long)info->context_length,
+                short_context, (long long)tr_engine_capacity(e, short_context),
+                info->context_length, (long long)tr_engine_capacity(e, info->context_length));
+    srv_reply(req, 200, "application/json");
+}
+
+/* -- snapshots -- */
+
+struct params {
+    struct tr_json name, prompt, cache_salt;
+};
+
+#define AT(member) offsetof(struct params, member)
+
+static const struct srv_field save_rows[] = {
+    SRV_IGNORED_FIELD("model", "there is one"),
+    SRV_VALUE_FIELD("name", AT(name),
+                    "\"type\":\"string\",\"pattern\":\"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$\"",
+                    "what to call it; an own snapshot of that name is replaced"),
+    SRV_VALUE_FIELD("prompt", AT(prompt), "\"type\":[\"string\",\"array\"]",
+                    "the text, or its token ids, of which the computed prefix is saved"),
+    SRV_VALUE_FIELD("cache_salt", AT(cache_salt), "\"type\":[\"string\",\"null\"]",
+                    "the one the prompt was computed under"),
+};
+static const struct srv_field restore_rows[] = {
+    SRV_VALUE_FIELD("cache_salt", AT(cache_salt), "\"type\":[\"string\",\"null\"]",
+                    "the one under which requests will find the prefix"),
+};
+static const struct srv_table save_fields = {save_rows, TR_ARRAY_LEN(save_rows)};
+static const struct srv_table restore_fields = {restore_rows, TR_ARRAY_LEN(restore_rows)};
+const struct srv_table *const srv_snapshot_save_tables[1] = {&save_fields};
+const struct srv_table *const srv_snapshot_restore_tables[1] = {&restore_fields};
+
+/* Who asks: nobody in particular while there are no keys. */
+static void owner_of(const struct srv_req *req, uint64_t owner[2])
+{
+    struct tr_hash h = {0, 0};
+    if (req->tenant) {
+        const char *key = srv_route_key(req);
+        h = tr_hash(key, strlen(key));
+    }
+    owner[0] = h.lo;
+    owner[1] = h.hi;
+}
+
+static int scope_of(const struct srv_req *req, const struct params *p,
+                    struct tr_snapshot_scope *ret, struct tr_err *err)
+{
+    const struct srv *s = req->srv;
+    const struct srv_limits limits = {.tenant = req->tenant,
+                                      .hash_key = {s->hash_key[0], s->hash_key[1]}};
+    owner_of(req, ret->owner);
+    return srv_params_salt(&p->cache_salt, &limits, ret->salt, err);
+}
+
+static int take_prompt(const struct srv_req *req, const struct tr_json *v, struct tr_ids *ret,
+                       struct tr_err *err)
+{
+    const struct tr_tokenizer *t = req->srv->tokenizer;
+    if (tr_json_type(v) == TR_JSON_STRING) {
+        const char *text;
+        size_t n;
+        int r = tr_json_as_string(v, &text, &n, err);
+        if (r == 0)
+            r = tr_tokenizer_encode(t, text, n, TR_ENCODE_SPECIAL | TR_ENCODE_BOS,
+                                    (size_t)req->srv->info->context_length, ret);
+        return r < 0 ? tr_err_set(err, r, "prompt", "%s", tr_err_text(r)) : 0;
+    }
+    int r = tr_json_expect(v, TR_JSON_ARRAY, err);
+    if (r < 0)
+        return r;
+    size_t n = tr_json_size(v);
+    if (n > (size_t)req->srv->info->context_length)
+        return tr_json_fail(v, err, "longer than the context");
+    ret->ids = calloc(n + 1, sizeof *ret->ids);
+    if (!ret->ids)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    for (; ret->n < n && r == 0; ret->n++) {
+        struct tr_json item = tr_json_at(v, ret->n);
+        int64_t id = 0;
+        r = tr_json_as_int(&item, 0, tr_tokenizer_size(t) - 1, &id, err);
+        ret->ids[ret->n] = (int32_t)id;
+    }
+    return r;
+}
+
+static void add_snapshot(struct tr_buf *out, const struct tr_snapshot *s)
+{
+    tr_buf_adds(out, "{\"object\":\"snapshot\",\"name\":");
+    tr_json_quote(out, s->name, strlen(s->name));
+    tr_buf_addf(out, ",\"tokens\":%lld,\"bytes\":%llu,\"created\":%lld}", (long long)s->tokens,
+                (unsigned long long)s->bytes, (long long)s->created);
+}
+
+/* The document of a request's body, and its fields. */
+static int read_params(const struct srv_req *req, const struct srv_table *const *tables,
+                       struct json_t **doc, struct tr_json *root, struct params *p,
+                       struct tr_err *err)
+{
+    int r = tr_json_parse(doc, req->body.len ? req->body.data : "{}",
+                          req->body.len ? req->body.len : 2, err);
+    if (r < 0)
+        return r;
+    *root = tr_json_root(*doc, NULL);
+    return srv_fields_take(tables, 1, root, false, p, err);
+}
+
+static int save(struct srv_req *req, struct tr_err *err)
+{
+    struct json_t *doc = NULL;
+    struct tr_json root;
+    struct params p = {0};
+    struct tr_ids ids = {0};
+    struct tr_snapshot_scope scope;
+    struct tr_snapshot made;
+    const char *name = NULL;
+    int r = read_params(req, srv_snapshot_save_tables, &doc, &root, &p, err);
+    if (r == 0 && !tr_json_given(&p.name))
+        r = tr_err_set(err, TR_EINVAL, "name", "name: missing");
+    if (r == 0)
+        r = tr_json_as_string(&p.name, &name, NULL, err);
+    if (r == 0 && !tr_json_given(&p.prompt))
+        r = tr_err_set(err, TR_EINVAL, "prompt", "prompt: missing");
+    if (r == 0)
+        r = take_prompt(req, &p.prompt, &ids, err);
+    if (r == 0)
+        r = scope_of(req, &p, &scope, err);
+    if (r == 0)
+        r = tr_engine_snapshot_save(req->srv->engine, name, ids.ids, (int)ids.n, &scope, &made,
+                                    err);
+    if (r == 0)
+        add_snapshot(&req->out, &made);
+    free(ids.ids);
+    tr_json_free(doc);
+    return r;
+}
+
+static int restore(struct srv_req *req, struct tr_err *err)
+{
+    struct json_t *doc = NULL;
+    struct tr_json root;
+    struct params p = {0};
+    struct tr_snapshot_scope scope;
+    struct tr_snapshot made;
+    int r = read_params(req, srv_snapshot_restore_tables, &doc, &root, &p, err);
+    if (r == 0)
+        r = scope_of(req, &p, &scope, err);
+    if (r == 0)
+        r = tr_engine_snapshot_restore(req->srv->engine, req->tail, &scope, &made, err);
+    if (r == 0)
+        add_snapshot(&req->out, &made);
+    tr_json_free(doc);
+    return r;
+}
+
+static int list(struct srv_req *req, struct tr_err *err)
+{
+    struct tr_snapshot *items;
+    uint64_t owner[2];
+    int n;
+    owner_of(req, owner);
+    int r = tr_engine_snapshot_list(req->srv->engine, owner, &items, &n, err);
+    if (r < 0)
+        return r;
+    tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < n; i++) {
+        if (i)
+            tr_buf_addc(&req->out, ',');
+        add_snapshot(&req->out, &items[i]);
+    }
+    tr_buf_adds(&req->out, "]}");
+    free(items);
+    return 0;
+}
+
+static int remove_one(struct srv_req *req, struct tr_err *err)
+{
+    uint64_t owner[2];
+    owner_of(req, owner);
+    int r = tr_engine_snapshot_delete(req->srv->engine, req->tail, owner, err);
+    if (r == 0)
+        tr_buf_adds(&req->out, "{\"object\":\"snapshot\",\"deleted\":true}");
+    return r;
+}
+
+void srv_snapshots(struct srv_req *req)
+{
+    srv_task_run_aside(req, list);
+}
+
+void srv_snapshot_save(struct srv_req *req)
+{
+    srv_task_run_aside(req, save);
+}
+
+void srv_snapshot(struct srv_req *req)
+{
+    srv_task_run_aside(req, req->method == SRV_DELETE ? remove_one : restore);
+}

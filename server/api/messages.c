@@ -1,0 +1,253 @@
+#include "server/api/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/chat.h"
+#include "server/api/translate.h"
+#include "server/http/task.h"
+#include "server/server.h"
+
+static const struct srv_table *const tables[] = {&srv_messages_fields, &srv_common_fields};
+
+/* ---- errors ---- */
+
+void srv_messages_error(struct tr_buf *out, int status, const char *request_id, const char *msg)
+{
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {{401, "authentication_error"},
+                 {404, "not_found_error"},
+                 {413, "request_too_large"},
+                 {429, "rate_limit_error"},
+                 {503, "overloaded_error"}};
+    const char *type = status < 500 ? "invalid_request_error" : "api_error";
+    for (size_t i = 0; i < TR_ARRAY_LEN(types); i++)
+        if (types[i].status == status)
+            type = types[i].type;
+    tr_buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
+    tr_json_quote(out, msg, strlen(msg));
+    tr_buf_adds(out, "},\"request_id\":");
+    tr_json_quote(out, request_id, strlen(request_id));
+    tr_buf_addc(out, '}');
+}
+
+/* ---- the message ---- */
+
+static void add_text(struct tr_buf *out, const struct tr_buf *text)
+{
+    tr_json_quote(out, text->data ? text->data : "", text->len);
+}
+
+/* A block; one that begins has no text yet, and an object as input. */
+static void add_block(struct tr_buf *out, const struct srv_choice *ch, const struct srv_part *p)
+{
+    switch (p->kind) {
+    case SRV_PART_CALL:
+        tr_buf_adds(out, "{\"type\":\"tool_use\",\"id\":");
+        srv_call_id(out, ch, p->call);
+        tr_buf_adds(out, ",\"name\":");
+        add_text(out, &p->name);
+        tr_buf_adds(out, ",\"input\":");
+        tr_buf_adds(out, p->text.len ? p->text.data : "{}"); /* an object as JSON already */
+        break;
+    case SRV_PART_REASONING:
+        tr_buf_adds(out, "{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":");
+        add_text(out, &p->text);
+        break;
+    case SRV_PART_CONTENT:
+        tr_buf_adds(out, "{\"type\":\"text\",\"text\":");
+        add_text(out, &p->text);
+        break;
+    }
+    tr_buf_addc(out, '}');
+}
+
+/* "stop_reason":...,"stop_sequence":... */
+static void add_stop(struct tr_buf *out, const struct srv_choice *ch)
+{
+    const char *reason = "end_turn";
+    if (ch->stop == SRV_STOP_LENGTH)
+        reason = "max_tokens";
+    else if (ch->turn.n_calls > 0)
+        reason = "tool_use";
+    else if (ch->stop == SRV_STOP_STRING)
+        reason = "stop_sequence";
+    tr_buf_addf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", reason);
+    if (ch->stop == SRV_STOP_STRING)
+        tr_buf_add(out, ch->call->stop_texts[ch->stop_value].data,
+                   ch->call->stop_texts[ch->stop_value].len);
+    else
+        tr_buf_adds(out, "null");
+}
+
+static void add_usage(struct tr_buf *out, const struct srv_call *c)
+{
+    struct srv_usage u = srv_usage_of(c);
+    tr_buf_addf(out,
+                "{\"input_tokens\":%lld,\"cache_read_input_tokens\":%lld,"
+                "\"cache_creation_input_tokens\":0,\"output_tokens\":%lld}",
+                u.prompt - u.cached, u.cached, u.completion);
+}
+
+static void add_head(struct tr_buf *out, const struct srv_call *c)
+{
+    tr_buf_adds(out, "{\"id\":");
+    tr_json_quote(out, c->id, strlen(c->id));
+    tr_buf_adds(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
+    tr_json_quote(out, c->limits.model, strlen(c->limits.model));
+    tr_buf_adds(out, ",\"content\":[");
+}
+
+static void answer(struct srv_call *c)
+{
+    struct tr_buf *out = &c->req->out;
+    const struct srv_choice *ch = &c->choices[0];
+    add_head(out, c);
+    for (int i = 0; i < ch->turn.n_parts; i++) {
+        if (i > 0)
+            tr_buf_addc(out, ',');
+        add_block(out, ch, &ch->turn.parts[i]);
+    }
+    tr_buf_adds(out, "],");
+    add_stop(out, ch);
+    tr_buf_adds(out, ",\"usage\":");
+    add_usage(out, c);
+    tr_buf_addc(out, '}');
+}
+
+/* ---- the stream ---- */
+
+static void begin_event(struct tr_buf *out, const char *type)
+{
+    tr_buf_addf(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
+}
+
+static void begin_stream(struct srv_call *c)
+{
+    struct tr_buf *out = &c->req->out;
+    if (c->n_events++ > 0)
+        return;
+    begin_event(out, "message_start");
+    tr_buf_adds(out, ",\"message\":");
+    add_head(out, c);
+    tr_buf_adds(out, "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":");
+    add_usage(out, c);
+    tr_buf_adds(out, "}}\n\n");
+}
+
+static void part(struct srv_choice *ch, const struct srv_part_event *e)
+{
+    /* type of the delta, name of its text */
+    static const char *const deltas[][2] = {[SRV_PART_REASONING] = {"thinking_delta", "thinking"},
+                                            [SRV_PART_CONTENT] = {"text_delta", "text"},
+                                            [SRV_PART_CALL] = {"input_json_delta", "partial_json"}};
+    struct tr_buf *out = &ch->call->req->out;
+    begin_stream(ch->call);
+    switch (e->step) {
+    case SRV_PART_BEGIN:
+        begin_event(out, "content_block_start");
+        tr_buf_addf(out, ",\"index\":%d,\"content_block\":", e->index);
+        add_block(out, ch, e->part);
+        break;
+    case SRV_PART_DELTA:
+        begin_event(out, "content_block_delta");
+        tr_buf_addf(out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", e->index,
+                    deltas[e->part->kind][0], deltas[e->part->kind][1]);
+        tr_json_quote(out, e->text, e->n);
+        tr_buf_addc(out, '}');
+        break;
+    case SRV_PART_END:
+        begin_event(out, "content_block_stop");
+        tr_buf_addf(out, ",\"index\":%d", e->index);
+        break;
+    }
+    tr_buf_adds(out, "}\n\n");
+}
+
+static void chunk(struct srv_choice *ch)
+{
+    begin_stream(ch->call);
+}
+
+static void end(struct srv_call *c)
+{
+    struct tr_buf *out = &c->req->out;
+    begin_event(out, "message_delta");
+    tr_buf_adds(out, ",\"delta\":{");
+    add_stop(out, &c->choices[0]);
+    tr_buf_adds(out, "},\"usage\":");
+    add_usage(out, c);
+    tr_buf_adds(out, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+}
+
+static void fault(struct srv_call *c, const struct tr_err *err)
+{
+    struct tr_buf *out = &c->req->out;
+    tr_buf_adds(out, "event: error\ndata: ");
+    srv_messages_error(out, tr_err_status(err->code), c->req->id, err->msg);
+    tr_buf_adds(out, "\n\n");
+}
+
+const struct srv_api srv_messages_api = {
+    .path = "/v1/messages",
+    .id_prefix = "msg_",
+    .tables = tables,
+    .n_tables = TR_ARRAY_LEN(tables),
+    .default_max_tokens = -1,
+    .read = srv_messages_read,
+    .part = part,
+    .chunk = chunk,
+    .end = end,
+    .fault = fault,
+    .answer = answer,
+};
+
+void srv_messages(struct srv_req *req)
+{
+    srv_call_start(req, &srv_messages_api);
+}
+
+/* ---- /v1/messages/count_tokens ---- */
+
+static int count(struct srv_req *req, struct srv_params *p, struct srv_translation *t,
+                 struct tr_err *err)
+{
+    const struct srv *s = req->srv;
+    struct srv_limits limits = {.tokenizer = s->tokenizer, .chat = s->chat};
+    struct tr_rendered prompt = {0};
+    struct tr_ids ids = {0};
+    int r = srv_messages_translate(p, t, err);
+    if (r == 0)
+        r = srv_dialog_render(&limits, &p->dialog, &prompt, err);
+    if (r == 0)
+        r = srv_dialog_encode(&limits, &p->dialog, &prompt, 0, &ids, err);
+    if (r == 0)
+        tr_buf_addf(&req->out, "{\"input_tokens\":%zu}", ids.n);
+    free(ids.ids);
+    tr_rendered_done(&prompt);
+    return r;
+}
+
+static int count_tokens(struct srv_req *req, struct tr_err *err)
+{
+    struct json_t *doc = NULL;
+    struct srv_params p = {0};
+    struct srv_translation t = {0};
+    int r = tr_json_parse(&doc, req->body.data ? req->body.data : "", req->body.len, err);
+    if (r < 0)
+        return r;
+    struct tr_json root = tr_json_root(doc, NULL);
+    r = srv_fields_take(tables, TR_ARRAY_LEN(tables), &root, req->srv->options->strict, &p, err);
+    if (r == 0)
+        r = count(req, &p, &t, err);
+    srv_translation_done(&t);
+    tr_json_free(doc);
+    return r;
+}
+
+void srv_count_tokens(struct srv_req *req)
+{
+    srv_task_run(req, count_tokens);
+}

@@ -1,0 +1,503 @@
+#include "server/call/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "config/clock.h"
+#include "config/hash.h"
+#include "server/call/logprobs.h"
+#include "server/http/route.h"
+#include "server/log.h"
+#include "server/server.h"
+
+/* ---- life ---- */
+
+static void free_job(struct srv_job *j)
+{
+    tr_job_free(j->job);
+    free(j->prompt);
+    tr_buf_done(&j->echo);
+    free(j->offsets);
+    srv_logprobs_done(&j->logprobs);
+    tr_buf_done(&j->prompt_logprobs);
+}
+
+void srv_call_done(struct srv_call *c)
+{
+    for (int i = 0; i < c->n_choices; i++)
+        srv_choice_done(&c->choices[i]);
+    for (int i = 0; i < c->n_jobs; i++)
+        free_job(&c->jobs[i]);
+    free(c->choices);
+    free(c->jobs);
+    tr_stops_free(c->stops);
+    for (int i = 0; i < c->n_stops; i++)
+        tr_buf_done(&c->stop_texts[i]);
+    free(c->stop_texts);
+    free(c->stop_ids);
+    srv_turn_rules_done(&c->rules);
+    tr_buf_done(&c->scratch);
+    tr_buf_done(&c->repeated);
+}
+
+static void free_call(struct srv_call *c)
+{
+    struct srv *s = c->srv;
+    if (c->next)
+        c->next->prev = c->prev;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->calls = c->next;
+    s->n_calls--;
+    srv_call_done(c);
+    srv_req_unref(c->req);
+    free(c);
+}
+
+static void cancel_jobs(struct srv_call *c)
+{
+    for (int i = 0; i < c->n_jobs; i++)
+        if (c->jobs[i].open)
+            tr_engine_cancel(c->srv->engine, c->jobs[i].id, -1);
+}
+
+/* The first reason counts. What runs is cancelled; the client hears of it when all jobs have ended. */
+static void fail(struct srv_call *c, int code, const char *why)
+{
+    if (c->err.code)
+        return;
+    tr_err_set(&c->err, code, NULL, "%s", why);
+    cancel_jobs(c);
+}
+
+void srv_call_abort(struct srv_call *c, int code, const char *why)
+{
+    if (!c->reading) /* else it is a worker's, and will find the daemon draining */
+        fail(c, code, why);
+}
+
+static void pause_jobs(struct srv_call *c, bool paused)
+{
+    if (c->paused == paused)
+        return;
+    c->paused = paused;
+    for (int i = 0; i < c->n_jobs; i++)
+        if (c->jobs[i].open)
+            tr_engine_pause(c->srv->engine, c->jobs[i].id, paused);
+}
+
+static void on_proceed(struct srv_req *req)
+{
+    pause_jobs(req->owner, false);
+}
+
+static void on_stop(struct srv_req *req)
+{
+    struct srv_call *c = req->owner;
+    c->dead = true;
+    c->srv->metrics.cancelled_calls++;
+    if (!c->reading)
+        cancel_jobs(c);
+}
+
+static const struct srv_generator generator = {on_proceed, on_stop};
+
+/* ---- reading the request ---- */
+
+int srv_call_prompts(struct srv_call *c, size_t n, struct tr_err *err)
+{
+    size_t n_choices = n * (size_t)c->params.n;
+    if (n_choices > (size_t)c->limits.max_choices || n > (size_t)c->limits.max_queue)
+        return tr_err_set(
+            err, TR_EINVAL, n > 1 ? "prompt" : "n",
+            "%zu prompts times n %lld: at most %d answers a request (max_choices) and "
+            "%d prompts (max_queue)",
+            n, (long long)c->params.n, c->limits.max_choices, c->limits.max_queue);
+    c->jobs = calloc(n, sizeof *c->jobs);
+    c->choices = calloc(n_choices, sizeof *c->choices);
+    if (!c->jobs || !c->choices)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    c->n_prompts = (int)n;
+    int r = srv_params_stops(&c->stops, &c->params, &c->stop_texts, &c->n_stops, err);
+    return r;
+}
+
+static int keep_prompt(struct srv_call *c, struct srv_job *j)
+{
+    if (!c->params.return_token_ids)
+        return 0;
+    size_t bytes = (size_t)j->job->n_prompt * sizeof *j->prompt;
+    j->prompt = malloc(bytes);
+    if (!j->prompt)
+        return TR_ENOMEM;
+    memcpy(j->prompt, j->job->prompt, bytes);
+    return 0;
+}
+
+static int keep_stop_ids(struct srv_call *c, const struct tr_job *job)
+{
+    if (c->stop_ids || job->n_stop_ids == 0)
+        return 0;
+    size_t bytes = (size_t)job->n_stop_ids * sizeof *c->stop_ids;
+    c->stop_ids = malloc(bytes);
+    if (!c->stop_ids)
+        return TR_ENOMEM;
+    memcpy(c->stop_ids, job->stop_ids, bytes);
+    c->n_stop_ids = job->n_stop_ids;
+    return 0;
+}
+
+int srv_call_add_job(struct srv_call *c, struct tr_ids *ids, struct tr_err *err)
+{
+    struct srv_job *j = &c->jobs[c->n_jobs];
+    int r = srv_params_job(&j->job, &c->params, &c->limits, ids, err);
+    if (r < 0)
+        return r;
+    j->call = c;
+    j->n_prompt = j->job->n_prompt;
+    j->job->user = j;
+    c->n_jobs++;
+    r = keep_prompt(c, j);
+    if (r == 0)
+        r = keep_stop_ids(c, j->job);
+    for (int i = 0; i < (int)c->params.n && r == 0; i++) {
+        r = srv_choice_init(&c->choices[c->n_choices], c, j, i);
+        if (r == 0)
+            c->n_choices++;
+    }
+    return r < 0 ? tr_err_set(err, r, NULL, "%s", tr_err_text(r)) : 0;
+}
+
+static int set_id(struct srv_call *c, struct tr_err *err)
+{
+    const char *given = NULL;
+    if (tr_json_given(&c->params.request_id)) {
+        int r = tr_json_as_string(&c->params.request_id, &given, NULL, err);
+        if (r < 0)
+            return r;
+        if (strlen(given) > SRV_ID_BYTES)
+            return tr_json_fail(&c->params.request_id, err, "longer than %d bytes", SRV_ID_BYTES);
+    }
+    if (given)
+        snprintf(c->id, sizeof c->id, "%s%s", c->api->id_prefix, given);
+    return 0;
+}
+
+int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
+{
+    struct json_t *doc = NULL;
+    int r = tr_json_parse(&doc, bytes, n, &c->err);
+    if (r < 0)
+        return r;
+    struct tr_json root = tr_json_root(doc, NULL);
+    r = srv_fields_take(c->api->tables, c->api->n_tables, &root, c->limits.strict, &c->params,
+                        &c->err);
+    if (r == 0 && c->params.max_tokens < 0 && c->params.max_completion_tokens < 0)
+        c->params.max_tokens = c->api->default_max_tokens;
+    if (r == 0)
+        r = srv_params_check(&c->params, &c->limits, &c->err);
+    if (r == 0)
+        r = set_id(c, &c->err);
+    if (r == 0)
+        r = c->api->read(c, &c->err);
+    tr_json_free(doc);
+    if (r < 0 && !c->err.code)
+        tr_err_set(&c->err, r, NULL, "%s", tr_err_text(r));
+    return r;
+}
+
+static void read_body(struct srv_call *c)
+{
+    const struct tr_buf *body = &c->req->body;
+    (void)srv_call_read(c, body->data ? body->data : "", body->len); /* says it in c->err */
+}
+
+/* ---- to the engine and back ---- */
+
+static void finish(struct srv_call *c)
+{
+    struct srv_req *req = c->req;
+    if (c->dead) {
+        c->srv->metrics.finished[SRV_REASON_ABORT] += (uint64_t)c->n_choices;
+        free_call(c);
+        return;
+    }
+    if (req->out.oom && !c->err.code)
+        tr_err_set(&c->err, TR_ENOMEM, NULL, "out of memory for the answer");
+    srv_metrics_call(&c->srv->metrics, c);
+    if (c->err.code && c->begun) {
+        if (req->out.oom)
+            tr_buf_clear(&req->out);
+        c->api->fault(c, &c->err);
+        srv_stream_end(req, true);
+    } else if (c->err.code) {
+        srv_refuse_err(req, &c->err);
+    } else if (c->begun) {
+        c->api->end(c);
+        srv_stream_end(req, false);
+    } else {
+        c->api->answer(c);
+        if (req->out.oom)
+            srv_refuse(req, SRV_MEMORY, NULL, "out of memory for the answer");
+        else
+            srv_reply(req, 200, "application/json");
+    }
+    free_call(c);
+}
+
+static void submit(struct srv_call *c)
+{
+    struct srv *s = c->srv;
+    for (int i = 0; i < c->n_jobs && !c->err.code; i++) {
+        struct srv_job *j = &c->jobs[i];
+        struct tr_err err = {0};
+        int r = tr_engine_submit(s->engine, j->job, &j->id, &err);
+        if (r < 0) {
+            fail(c, r, err.msg[0] ? err.msg : tr_err_text(r));
+            memcpy(c->err.param, err.param, sizeof err.param);
+            break;
+        }
+        j->job = NULL;
+        j->open = true;
+        c->n_open++;
+    }
+    if (c->n_open == 0)
+        finish(c);
+}
+
+static void begin_stream(struct srv_call *c)
+{
+    if (c->begun || !c->params.stream || c->err.code)
+        return;
+    c->begun = true;
+    srv_stream_begin(c->req);
+}
+
+static void after_token(struct srv_choice *ch, struct srv_job *j)
+{
+    struct srv_call *c = ch->call;
+    if (ch->stop == SRV_STOP_STRING)
+        tr_engine_cancel(c->srv->engine, j->id, ch->sample);
+    if (c->rules.parse && !srv_turn_take(ch, c->begun ? c->api->part : NULL))
+        c->req->out.oom = true;
+    if (!c->begun)
+        return;
+    c->api->chunk(ch);
+    srv_choice_written(ch);
+    srv_stream_flush(c->req);
+    if (srv_stream_full(c->req))
+        pause_jobs(c, true);
+}
+
+static void on_token(struct srv_choice *ch, struct srv_job *j, const struct tr_event *e)
+{
+    struct srv_call *c = ch->call;
+    int64_t now = tr_clock_ns();
+    srv_metrics_token(&c->srv->metrics, c, ch, now);
+    if (!c->first_ns)
+        c->first_ns = now;
+    c->last_ns = now;
+    begin_stream(c);
+    srv_choice_token(ch, e);
+    after_token(ch, j);
+}
+
+/* Known already if the answer ended by a token of its own; news if the engine ended it. */
+static void on_choice_done(struct srv_choice *ch, struct srv_job *j, const struct srv_event *ev)
+{
+    struct srv_call *c = ch->call;
+    if (ch->stop != SRV_STOP_NONE)
+        return;
+    switch (ev->e.finish) {
+    case TR_FINISH_ERROR:
+        fail(c, ev->error ? ev->error : TR_EINTERNAL, ev->error ? ev->end.text : "engine error");
+        return;
+    case TR_FINISH_CANCELED:
+        fail(c, TR_ECANCELED, "the request was cancelled");
+        return;
+    case TR_FINISH_DEADLINE:
+        if (!c->begun && ch->n_tokens == 0) {
+            fail(c, TR_EDEADLINE,
+                 j->admitted ? "the request's time was over before its first token"
+                             : "the request's time was over before its turn came");
+            return;
+        }
+        srv_choice_end(ch, SRV_STOP_LENGTH, 0);
+        break;
+    case TR_FINISH_EOS:
+        srv_choice_end(ch, SRV_STOP_END, 0);
+        break;
+    case TR_FINISH_STOP_ID:
+        srv_choice_end(ch, SRV_STOP_ID, ev->e.stop_id);
+        break;
+    case TR_FINISH_LENGTH:
+    case TR_FINISH_NONE:
+    default:
+        srv_choice_end(ch, SRV_STOP_LENGTH, 0);
+        break;
+    }
+    after_token(ch, j);
+}
+
+static void on_prompt_token(struct srv_job *j, const struct tr_event *e)
+{
+    struct srv_call *c = j->call;
+    struct tr_event cut = *e;
+    if (j->offsets) {
+        cut.n_top = TR_MIN(e->n_top, (int)c->params.logprobs);
+        c->api->logprob(c, &j->logprobs, &cut, j->offsets[e->position]);
+    }
+    if (c->params.prompt_logprobs >= 0) {
+        cut.n_top = TR_MIN(e->n_top, (int)c->params.prompt_logprobs);
+        srv_prompt_logprob(c, &j->prompt_logprobs, &cut);
+    }
+}
+
+static void on_event(struct srv_job *j, const struct srv_event *ev)
+{
+    struct srv_call *c = j->call;
+    if (ev->e.usage)
+        j->usage = *ev->e.usage;
+    if (ev->e.kind == TR_EVENT_DONE) {
+        j->open = false;
+        if (j->sink.lost)
+            fail(c, TR_ENOMEM, "out of memory for the answer's tokens");
+        if (--c->n_open == 0)
+            finish(c);
+        return;
+    }
+    if (c->dead || c->err.code)
+        return;
+    struct srv_choice *ch = &c->choices[(j - c->jobs) * (int)c->params.n + ev->e.choice];
+    switch (ev->e.kind) {
+    case TR_EVENT_ADMITTED:
+        j->admitted = true;
+        begin_stream(c);
+        break;
+    case TR_EVENT_PROMPT:
+        on_prompt_token(j, &ev->e);
+        break;
+    case TR_EVENT_TOKEN:
+        if (ch->stop == SRV_STOP_NONE)
+            on_token(ch, j, &ev->e);
+        break;
+    case TR_EVENT_CHOICE_DONE:
+        on_choice_done(ch, j, ev);
+        break;
+    case TR_EVENT_DONE:
+    default:
+        break;
+    }
+}
+
+/* A page that fails a check costs a recomputation, no answer; but somebody should look at the memory. */
+static void warn_of_mismatches(struct srv *s)
+{
+    struct tr_engine_stats st;
+    tr_engine_stats(s->engine, &st);
+    if (st.page_mismatches > s->metrics.page_mismatches)
+        srv_log(SRV_LOG_WARN, NULL, "%llu cached pages were not what they should be; not used",
+                (unsigned long long)(st.page_mismatches - s->metrics.page_mismatches));
+    s->metrics.page_mismatches = st.page_mismatches;
+}
+
+void srv_call_events(struct srv *s)
+{
+    struct srv_event *used = NULL;
+    bool done = false;
+    for (struct srv_event *next, *ev = srv_outbox_take(&s->outbox); ev; ev = next) {
+        next = ev->next;
+        bool pooled = ev->e.kind != TR_EVENT_DONE;
+        done |= !pooled;
+        on_event(ev->e.user, ev); /* a DONE node goes with its job */
+        if (pooled) {
+            ev->next = used;
+            used = ev;
+        }
+    }
+    srv_outbox_recycle(&s->outbox, used);
+    if (done && s->options->verify && s->engine)
+        warn_of_mismatches(s);
+}
+
+/* ---- from the request to the engine ---- */
+
+static void after_reading(struct srv_call *c)
+{
+    srv_req_drop_body(c->req);
+    if (c->dead || c->err.code) {
+        finish(c);
+    } else if (c->srv->state == SRV_DRAINING) {
+        fail(c, TR_EDRAIN, "the daemon is shutting down");
+        finish(c);
+    } else {
+        submit(c);
+    }
+}
+
+static void on_work(uv_work_t *work)
+{
+    read_body(work->data);
+}
+
+static void on_worked(uv_work_t *work, int status)
+{
+    (void)status;
+    struct srv_call *c = work->data;
+    c->srv->n_working--;
+    c->reading = false;
+    after_reading(c);
+}
+
+static void fill_limits(struct srv_call *c)
+{
+    struct srv *s = c->srv;
+
+    c->limits = (struct srv_limits){
+        .tokenizer = s->tokenizer,
+        .chat = s->chat,
+        .model = s->model,
+        .context_length = s->info->context_length,
+        .max_choices = s->options->max_choices,
+        .max_queue = s->options->max_queue,
+        .strict = s->options->strict,
+        .timeout_ms = s->options->request_timeout,
+        .tenant = c->req->tenant,
+        .hash_key = {s->hash_key[0], s->hash_key[1]},
+        .begun_ns = c->req->begun_ns,
+        .random = srv_new_id(s),
+    };
+}
+
+void srv_call_start(struct srv_req *req, const struct srv_api *api)
+{
+    struct srv *s = req->srv;
+    struct srv_call *c = calloc(1, sizeof *c);
+    if (!c) {
+        srv_refuse(req, SRV_MEMORY, NULL, "out of memory");
+        return;
+    }
+    c->srv = s;
+    c->req = req;
+    c->api = api;
+    c->created = (int64_t)time(NULL);
+    snprintf(c->id, sizeof c->id, "%s%016llx", api->id_prefix, (unsigned long long)srv_new_id(s));
+    c->next = s->calls;
+    if (c->next)
+        c->next->prev = c;
+    s->calls = c;
+    s->n_calls++;
+    fill_limits(c);
+    srv_later(req, &generator, c);
+    c->work.data = c;
+    if (req->body.len > SRV_INLINE_BYTES &&
+        uv_queue_work(&s->loop, &c->work, on_work, on_worked) == 0) {
+        s->n_working++;
+        c->reading = true;
+        return;
+    }
+    read_body(c);
+    after_reading(c);
+}

@@ -1,0 +1,140 @@
+/* A choice: the way of an answer from token ids to text that may be shown. */
+#include <stdlib.h>
+
+#include "server/call/call.h"
+
+int srv_choice_init(struct srv_choice *ch, struct srv_call *c, struct srv_job *job, int sample)
+{
+    ch->call = c;
+    ch->job = job;
+    ch->sample = sample;
+    ch->index = (int)(job - c->jobs) * (int)c->params.n + sample;
+    if (c->rules.parse)
+        srv_turn_init(ch);
+    return tr_stop_scan_init(&ch->scan, c->stops);
+}
+
+void srv_logprobs_done(struct srv_logprobs *l)
+{
+    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
+        tr_buf_done(&l->part[i]);
+}
+
+void srv_choice_done(struct srv_choice *ch)
+{
+    tr_stop_scan_done(&ch->scan);
+    srv_turn_done(&ch->turn);
+    tr_buf_done(&ch->text);
+    srv_logprobs_done(&ch->logprobs);
+    free(ch->ids.ids);
+}
+
+void srv_choice_written(struct srv_choice *ch)
+{
+    ch->begun = true;
+    tr_buf_clear(&ch->text);
+    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
+        tr_buf_clear(&ch->logprobs.part[i]);
+    ch->logprobs.n = 0;
+    ch->ids.n = 0;
+}
+
+const char *srv_choice_reason(const struct srv_choice *ch)
+{
+    if (ch->stop == SRV_STOP_NONE)
+        return NULL;
+    return ch->stop == SRV_STOP_LENGTH ? "length" : "stop";
+}
+
+static bool holds(const int32_t *ids, int n, int32_t id)
+{
+    int lo = 0, hi = n;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (ids[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && ids[lo] == id;
+}
+
+/* The engine will say the same in CHOICE_DONE. Knowing it now lets the last token and the reason share a chunk. */
+static enum srv_stop_kind ends_at(const struct srv_choice *ch, int32_t token)
+{
+    const struct srv_call *c = ch->call;
+    int n;
+    const int32_t *eog = tr_tokenizer_eog(c->limits.tokenizer, &n);
+    if (!c->params.ignore_eos && holds(eog, n, token))
+        return SRV_STOP_END;
+    if (holds(c->stop_ids, c->n_stop_ids, token))
+        return SRV_STOP_ID;
+    int room = c->limits.context_length - ch->job->n_prompt;
+    if (ch->n_tokens >= room || (c->params.max_tokens >= 0 && ch->n_tokens >= c->params.max_tokens))
+        return SRV_STOP_LENGTH;
+    return SRV_STOP_NONE;
+}
+
+static void add_id(struct srv_choice *ch, int32_t id)
+{
+    if (ch->ids.n == ch->ids.cap) {
+        size_t cap = ch->ids.cap ? ch->ids.cap * 2 : 16;
+        int32_t *grown = realloc(ch->ids.ids, cap * sizeof *grown);
+        if (!grown) {
+            ch->text.oom = true;
+            return;
+        }
+        ch->ids.ids = grown;
+        ch->ids.cap = cap;
+    }
+    ch->ids.ids[ch->ids.n++] = id;
+}
+
+void srv_choice_end(struct srv_choice *ch, enum srv_stop_kind kind, int value)
+{
+    struct tr_buf *piece = &ch->call->scratch;
+    ch->stop = kind;
+    ch->stop_value = value;
+    tr_buf_clear(piece);
+    tr_detok_end(&ch->detok, kind == SRV_STOP_LENGTH, piece);
+    int found = tr_stop_scan_add(&ch->scan, piece->data, piece->len, &ch->text);
+    if (found >= 0) {
+        ch->stop = SRV_STOP_STRING;
+        ch->stop_value = found;
+    } else {
+        tr_stop_scan_end(&ch->scan, &ch->text);
+    }
+}
+
+void srv_choice_token(struct srv_choice *ch, const struct tr_event *e)
+{
+    struct srv_call *c = ch->call;
+    const struct srv_params *p = &c->params;
+    struct tr_buf *piece = &c->scratch;
+    ch->n_tokens++;
+    enum srv_stop_kind end = ends_at(ch, e->token);
+    /* A token that ends the answer is no part of its text, unless that is asked for. */
+    bool hidden = (end == SRV_STOP_END || end == SRV_STOP_ID) && !p->include_stop;
+    tr_buf_clear(piece);
+    size_t offset = ch->detok.n_chars;
+    if (!hidden)
+        offset =
+            tr_detok_token(&ch->detok, c->limits.tokenizer, e->token,
+                           p->skip_special_tokens && !srv_turn_is_tag(&c->rules, e->token), piece);
+    if (p->logprobs >= 0)
+        c->api->logprob(c, &ch->logprobs, e, ch->job->echo_chars + offset);
+    if (p->return_token_ids)
+        add_id(ch, e->token);
+
+    int found = -1;
+    if (ch->n_tokens <= p->min_tokens)
+        tr_buf_add(&ch->text, piece->data, piece->len);
+    else
+        found = tr_stop_scan_add(&ch->scan, piece->data, piece->len, &ch->text);
+    if (found >= 0) {
+        ch->stop = SRV_STOP_STRING;
+        ch->stop_value = found;
+    } else if (end != SRV_STOP_NONE) {
+        srv_choice_end(ch, end, e->token);
+    }
+}

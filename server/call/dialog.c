@@ -1,0 +1,178 @@
+#include "server/call/dialog.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/call/call.h"
+
+/* ---- the prompt ---- */
+
+/* A dialog's errors name the field that the client knows. */
+static int blame(const struct srv_dialog *d, struct tr_err *err, int r)
+{
+    if (r < 0 && d->param && strcmp(err->param, "messages") == 0)
+        snprintf(err->param, sizeof err->param, "%s", d->param);
+    return r;
+}
+
+int srv_dialog_render(const struct srv_limits *limits, const struct srv_dialog *d,
+                      struct tr_rendered *ret, struct tr_err *err)
+{
+    bool generate = !d->continue_final_message;
+    if (!limits->chat)
+        return tr_err_set(err, TR_EUNSUPPORTED, NULL,
+                          "this checkpoint has no chat template: only /v1/completions serves it");
+    if (tr_json_given(&d->add_generation_prompt)) {
+        int r = tr_json_as_bool(&d->add_generation_prompt, &generate, err);
+        if (r < 0)
+            return r;
+    }
+    if (tr_json_given(&d->documents)) {
+        int r = tr_json_expect(&d->documents, TR_JSON_ARRAY, err);
+        if (r < 0)
+            return r;
+    }
+    struct tr_chat_request q = {
+        .messages = &d->messages,
+        .tools = tr_json_given(&d->tools) ? &d->tools : NULL,
+        .documents = tr_json_given(&d->documents) ? &d->documents : NULL,
+        .kwargs = tr_json_given(&d->kwargs) ? &d->kwargs : NULL,
+        .add_generation_prompt = generate,
+        .continue_final_message = d->continue_final_message,
+        .now = (int64_t)time(NULL),
+    };
+    return blame(d, err, tr_chat_render(limits->chat, &q, ret, err));
+}
+
+int srv_dialog_encode(const struct srv_limits *limits, const struct srv_dialog *d,
+                      const struct tr_rendered *prompt, size_t max_ids, struct tr_ids *ret,
+                      struct tr_err *err)
+{
+    unsigned flags = TR_ENCODE_SPECIAL | (d->add_special_tokens ? TR_ENCODE_BOS : 0);
+    int r = tr_tokenizer_encode_spans(limits->tokenizer, prompt->text, prompt->n, prompt->data,
+                                      prompt->n_data, flags, max_ids, ret);
+    if (r < 0)
+        return blame(d, err, tr_err_set(err, r, "messages", "messages: %s", tr_err_text(r)));
+    return 0;
+}
+
+/* ---- tools ---- */
+
+static int check_tool(const struct tr_json *tool, struct tr_err *err)
+{
+    const char *type, *name;
+    size_t n, type_bytes;
+    struct tr_json function, parameters;
+    int r = tr_json_string(tool, "type", &type, &type_bytes, err);
+    if (r == 0 && strcmp(type, "function") != 0)
+        r = tr_json_fail(tool, err, "only the type \"function\" is supported");
+    if (r == 0)
+        r = tr_json_object(tool, "function", &function, err);
+    if (r == 0)
+        r = tr_json_string(&function, "name", &name, &n, err);
+    if (r == 0 && (n == 0 || n > SRV_MAX_TOOL_NAME))
+        r = tr_json_fail(&function, err, "a name has 1 to %d bytes", SRV_MAX_TOOL_NAME);
+    if (r == 0)
+        r = tr_json_opt_object(&function, "parameters", &parameters, err);
+    return r;
+}
+
+static int check_tools(const struct tr_json *tools, struct tr_err *err)
+{
+    int r = tr_json_given(tools) ? tr_json_expect(tools, TR_JSON_ARRAY, err) : 0;
+    if (r == 0 && tr_json_size(tools) > SRV_MAX_TOOLS)
+        r = tr_json_fail(tools, err, "more than %d tools", SRV_MAX_TOOLS);
+    for (size_t i = 0; r == 0 && i < tr_json_size(tools); i++) {
+        struct tr_json tool = tr_json_at(tools, i);
+        r = check_tool(&tool, err);
+    }
+    return r;
+}
+
+/* A call cannot be forced, because the answer cannot be constrained: to say so is better than to hope. */
+static int check_tool_choice(const struct srv_dialog *d, bool *ret_none, struct tr_err *err)
+{
+    const struct tr_json *v = &d->tool_choice;
+    const char *word;
+    *ret_none = false;
+    if (!tr_json_given(v))
+        return 0;
+    if (tr_json_type(v) == TR_JSON_OBJECT)
+        return tr_json_fail(v, err, "naming tools is not supported yet; use \"auto\"");
+    int r = tr_json_as_string(v, &word, NULL, err);
+    if (r < 0)
+        return r;
+    *ret_none = strcmp(word, "none") == 0;
+    if (*ret_none || strcmp(word, "auto") == 0)
+        return 0;
+    if (strcmp(word, "required") == 0)
+        return tr_json_fail(v, err, "\"required\" is not supported yet; use \"auto\"");
+    return tr_json_fail(v, err, "expected \"none\" or \"auto\"");
+}
+
+/* ---- the job ---- */
+
+static int add_job(struct srv_call *c, const struct tr_rendered *prompt, struct tr_err *err)
+{
+    const struct srv_params *p = &c->params;
+    size_t keep = (size_t)p->truncate_prompt_tokens, max = (size_t)c->limits.context_length;
+    struct tr_ids ids = {0};
+    int r = srv_dialog_encode(&c->limits, &p->dialog, prompt, keep ? 0 : max, &ids, err);
+    if (r == TR_ETOOLONG)
+        r = srv_params_fit(p, &c->limits, max + 1, true, err);
+    if (r == 0 && keep > 0 && ids.n > keep) {
+        memmove(ids.ids, ids.ids + ids.n - keep, keep * sizeof *ids.ids);
+        ids.n = keep;
+    }
+    if (r == 0 && ids.n == 0)
+        r = tr_err_set(err, TR_EINVAL, "messages", "messages: the template makes no text of them");
+    if (r == 0)
+        r = srv_params_fit(p, &c->limits, ids.n, false, err);
+    if (r == 0)
+        r = srv_call_add_job(c, &ids, err);
+    free(ids.ids);
+    if (r < 0 && strcmp(err->param, "prompt") == 0)
+        snprintf(err->param, sizeof err->param, "messages");
+    return blame(&p->dialog, err, r);
+}
+
+/* The template's tag opens it, or that of the assistant's own message; a tag that a user says does not. */
+static bool opens_reasoning(const struct tr_rendered *prompt, bool continued)
+{
+    size_t n = prompt->n;
+    while (n > 0 && strchr(" \t\r\n", prompt->text[n - 1]) && prompt->text[n - 1])
+        n--;
+    bool said = prompt->n_data > 0 && prompt->data[prompt->n_data - 1].end >= n;
+    return (continued || !said) && tr_reasoning_opened(prompt->text, n);
+}
+
+int srv_dialog_read(struct srv_call *c, struct tr_err *err)
+{
+    struct srv_dialog *d = &c->params.dialog;
+    struct tr_rendered prompt = {0};
+    bool no_calls;
+    int r = check_tools(&d->tools, err);
+    if (r == 0)
+        r = check_tool_choice(d, &no_calls, err);
+    if (r < 0)
+        return r;
+    enum tr_tool_format format =
+        c->limits.chat ? tr_chat_tool_format(c->limits.chat) : TR_TOOL_NONE;
+    srv_turn_rules_init(&c->rules, c->limits.tokenizer, format, &d->tools);
+    c->rules.parallel = d->parallel_tool_calls;
+    c->rules.hide_calls = no_calls;
+    c->rules.hide_reasoning = !c->params.include_reasoning;
+    if (no_calls) /* a model that knows of no tools is not tempted */
+        d->tools = (struct tr_json){0};
+    r = srv_dialog_render(&c->limits, d, &prompt, err);
+    if (r == 0) {
+        c->rules.reasoning_open = opens_reasoning(&prompt, d->continue_final_message);
+        r = srv_call_prompts(c, 1, err);
+    }
+    if (r == 0)
+        r = add_job(c, &prompt, err);
+    tr_rendered_done(&prompt);
+    return r;
+}

@@ -1,0 +1,72 @@
+/*
+ * What a client may ask of a generation, whatever the API: the rows that every API shares, and their way into
+ * engine jobs.
+ */
+#ifndef TR_SERVER_CALL_PARAMS_H
+#define TR_SERVER_CALL_PARAMS_H
+
+#include "engine/engine.h"
+#include "engine/text/stops.h"
+#include "engine/text/tokenizer.h"
+#include "server/call/dialog.h"
+#include "server/call/fields.h"
+
+/* Every field of every generating API, after defaults. The cursors point into the request's document. */
+struct srv_params {
+    int64_t max_tokens;            /* -1 = not given */
+    int64_t max_completion_tokens; /* -1 = not given; wins over max_tokens */
+    int64_t min_tokens, n, best_of, top_k, priority, truncate_prompt_tokens;
+    int64_t logprobs, prompt_logprobs; /* -1 = none */
+    double temperature, top_p, min_p, typical_p;
+    double presence_penalty, frequency_penalty, repetition_penalty;
+    bool stream, echo, ignore_eos, skip_special_tokens, include_stop, return_token_ids,
+        tokens_as_ids, add_special_tokens, cache_prompt, timings;
+    struct tr_json model, prompt, seed, stop, stop_token_ids, logit_bias, allowed_token_ids,
+        bad_words, stream_options, request_id, cache_salt, response_format;
+    bool include_usage, continuous_usage; /* of stream_options */
+    struct srv_dialog dialog;             /* of the APIs that have messages */
+    struct tr_json modalities, instructions, text, include, truncation, metadata, system, thinking,
+        output_config;
+    bool want_logprobs, include_reasoning;
+    int64_t top_logprobs; /* -1 = not given */
+};
+
+/* The rows that every generating API has. */
+extern const struct srv_table srv_common_fields;
+
+/* Facts of the server that parsing needs; plain values, so that a worker may use them. */
+struct srv_limits {
+    const struct tr_tokenizer *tokenizer;
+    const struct tr_chat *chat; /* NULL = the checkpoint has no template */
+    const char *model;
+    int context_length, max_choices, max_queue;
+    bool strict;
+    int64_t timeout_ms; /* 0 = none */
+    uint64_t tenant;    /* hash of the key the client showed */
+    uint64_t hash_key[2];
+    int64_t begun_ns; /* CLOCK_MONOTONIC of the request */
+    uint64_t random;  /* the seed if the client gives none */
+};
+
+/* Checks that hold across fields; reads stream_options. */
+TR_NODISCARD int srv_params_check(struct srv_params *p, const struct srv_limits *limits,
+                                  struct tr_err *err);
+/* The stop strings, and each as a JSON string (an owned array of owned buffers); if there are none, everything stays
+ * untouched. */
+TR_NODISCARD int srv_params_stops(struct tr_stops **ret, const struct srv_params *p,
+                                  struct tr_buf **ret_quoted, int *ret_n, struct tr_err *err);
+/* A job for the prompt, whose ids it takes over (also on failure: *prompt is emptied). 1 <= prompt->n. */
+TR_NODISCARD int srv_params_job(struct tr_job **ret, const struct srv_params *p,
+                                const struct srv_limits *limits, struct tr_ids *prompt,
+                                struct tr_err *err);
+/* The length of a prompt against the context. */
+TR_NODISCARD int srv_params_fit(const struct srv_params *p, const struct srv_limits *limits,
+                                size_t n_prompt, bool at_least, struct tr_err *err);
+/* A text for error messages: quoted, escaped, cut. */
+const char *srv_excerpt(char buf[80], const char *s, size_t n);
+
+/* The salt of the prefix pages of requests with this cache_salt (may be absent) and tenant. */
+TR_NODISCARD int srv_params_salt(const struct tr_json *cache_salt, const struct srv_limits *limits,
+                                 uint64_t ret[2], struct tr_err *err);
+
+#endif

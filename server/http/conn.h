@@ -1,0 +1,40 @@
+/*
+ * A connection: what libmicrohttpd does not do for it.
+ *
+ * A suspended connection hears no disconnect, so its socket is watched beside libmicrohttpd; and libmicrohttpd's only
+ * timeout restarts with every byte, so deadlines for requests, answers and streams are kept here, by one timer.
+ */
+#ifndef TR_SERVER_HTTP_CONN_H
+#define TR_SERVER_HTTP_CONN_H
+
+#include <uv.h>
+
+#include "server/http/request.h"
+
+struct MHD_Connection;
+
+struct srv_conn {
+    struct srv *srv;
+    struct srv_conn *prev, *next;
+    struct MHD_Connection *mhd;
+    int fd; /* libmicrohttpd's; closed by it after srv_conn_close */
+    uv_poll_t watch;
+    uv_timer_t timer;
+    int open_handles;    /* the two above; the memory goes with the last */
+    struct srv_req *req; /* the request under way, NULL between requests */
+    int64_t since;       /* loop time at which the present wait began */
+    bool suspended;
+    bool hangup; /* the peer will send nothing more */
+};
+
+/* NULL when there is no memory. */
+struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd);
+void srv_conn_close(struct srv_conn *c);
+
+/* Between handler calls of libmicrohttpd, on the loop thread only. */
+void srv_conn_suspend(struct srv_conn *c);
+void srv_conn_resume(struct srv_conn *c);
+/* A new wait begins now: for a request, its body, its answer being read. */
+void srv_conn_restart_timer(struct srv_conn *c);
+
+#endif

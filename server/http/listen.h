@@ -1,0 +1,53 @@
+/*
+ * Listening sockets and the act of accepting.
+ *
+ * The daemon accepts by itself and hands connected sockets to libmicrohttpd, which then needs no listening socket: so
+ * its stalls at the connection limit and on EMFILE do not exist, several sockets feed one daemon, and the limit is a
+ * backlog that waits.
+ */
+#ifndef TR_SERVER_HTTP_LISTEN_H
+#define TR_SERVER_HTTP_LISTEN_H
+
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "config/err.h"
+#include "config/options.h"
+
+#define SRV_MAX_SOCKETS 4
+
+/* Takes over the connected, non-blocking socket. */
+typedef void (*srv_accept_fn)(void *arg, int fd, const struct sockaddr *addr, socklen_t n);
+
+struct srv_socket {
+    struct srv_listen *owner;
+    int fd;
+    uv_poll_t poll;
+    bool polling; /* the poll handle is initialised */
+};
+
+struct srv_listen {
+    struct srv_socket sockets[SRV_MAX_SOCKETS];
+    int n;
+    char url[128];         /* http://HOST:PORT as bound */
+    const char *unix_path; /* unlinked at the end; NULL = none */
+    srv_accept_fn on_accept;
+    void *arg;
+    uv_timer_t retry; /* accepting again after the process ran out of descriptors */
+    bool started;
+    bool passed; /* the sockets came from systemd: clients wait in their backlog */
+};
+
+/* Binds host:port, unix_socket, and what systemd passed, without accepting yet: a port that is taken is known before a
+ * checkpoint is loaded. */
+TR_NODISCARD int srv_listen_bind(struct srv_listen *l, const struct tr_options *options,
+                                 struct tr_err *err);
+/* Begins to accept; the loop outlives the listener. */
+TR_NODISCARD int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_accept_fn on_accept,
+                                  void *arg, struct tr_err *err);
+/* At the connection limit: leave clients in the backlog, and fetch them again. */
+void srv_listen_pause(struct srv_listen *l, bool paused);
+/* Closes everything; also right after a failed bind, or twice. The handles are closed by the loop. */
+void srv_listen_stop(struct srv_listen *l);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * A request as the rest of the server sees it: what was asked, and how to answer, without libmicrohttpd.
+ *
+ * Life: the request line makes it, the header block is judged, the body is collected, the route's handler runs. The
+ * handler either replies before it returns or keeps a reference and replies later, always on the loop thread. A
+ * stream is pulled: bytes wait in `out` until the client takes them; `proceed` and `stop` of its generator tell the
+ * owner that there is room again, or that nobody will read any more.
+ */
+#ifndef TR_SERVER_HTTP_REQUEST_H
+#define TR_SERVER_HTTP_REQUEST_H
+
+#include <stdbool.h>
+
+#include "config/buf.h"
+#include "config/err.h"
+
+struct srv;
+struct srv_conn;
+struct srv_req;
+struct srv_route;
+struct MHD_Connection;
+
+#define SRV_ID_BYTES 128 /* longest request id that is taken over from the client */
+
+/* Every way to refuse: X(name, status, type, code); NULL = null in the error object. */
+#define SRV_PROBLEM_MAP(X)                                                                         \
+    X(REQUEST, 400, "invalid_request_error", NULL)                                                 \
+    X(CONTEXT, 400, "invalid_request_error", "context_length_exceeded")                            \
+    X(NOFIT, 400, "invalid_request_error", "insufficient_kv")                                      \
+    X(KEY, 401, "authentication_error", "invalid_api_key")                                         \
+    X(MODEL, 404, "not_found_error", "model_not_found")                                            \
+    X(PATH, 404, "not_found_error", "not_found")                                                   \
+    X(METHOD, 405, "invalid_request_error", "method_not_allowed")                                  \
+    X(TIMEOUT, 408, "invalid_request_error", "request_timeout")                                    \
+    X(TOO_LARGE, 413, "invalid_request_error", "request_too_large")                                \
+    X(MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type")                          \
+    X(EXPECTATION, 417, "invalid_request_error", "expectation_failed")                             \
+    X(HEADERS, 431, "invalid_request_error", "headers_too_large")                                  \
+    X(QUEUE, 429, "rate_limit_error", "queue_full")                                                \
+    X(BUSY, 429, "rate_limit_error", "too_many_bodies")                                            \
+    X(INTERNAL, 500, "server_error", "server_error")                                               \
+    X(MEMORY, 503, "server_error", "out_of_memory")                                                \
+    X(LOADING_CHECKPOINT, 503, "server_error", "loading")                                          \
+    X(DRAIN, 503, "server_error", "shutting_down")                                                 \
+    X(DEADLINE, 503, "server_error", "deadline_exceeded")                                          \
+    X(UNHEALTHY, 503, "server_error", "engine_stalled")
+
+enum srv_problem {
+#define X(name, status, type, code) SRV_##name,
+    SRV_PROBLEM_MAP(X)
+#undef X
+        SRV_N_PROBLEMS
+};
+
+enum srv_method { SRV_GET, SRV_HEAD, SRV_POST, SRV_DELETE, SRV_OPTIONS, SRV_OTHER };
+
+enum srv_phase {
+    SRV_BODY,    /* the body is arriving (or is being thrown away) */
+    SRV_PENDING, /* the handler has run and will reply later: the connection is suspended */
+    SRV_REPLIED, /* the reply is ready for libmicrohttpd */
+    SRV_SENDING  /* libmicrohttpd has it */
+};
+
+struct srv_generator {
+    void (*proceed)(struct srv_req *req); /* the client has read: there is room again */
+    void (*stop)(struct srv_req *req);    /* the client is gone; comes at most once */
+};
+
+/* One pass over the header block: borrowed strings, NULL = absent. They die with the connection's turn. */
+struct srv_head {
+    const char *authorization, *api_key, *origin, *request_headers, *content_type, *expect,
+        *request_id, *transfer_encoding, *content_length;
+    int n_content_length, n_transfer_encoding, n_host;
+    size_t bytes; /* of names and values */
+    bool broken;  /* a name that is no token, or a control character in a value */
+};
+
+struct srv_req {
+    struct srv *srv;
+    struct srv_conn *conn; /* NULL once the connection has left */
+    int refs;              /* one of the connection, one of each pending owner */
+    char id[SRV_ID_BYTES + 1];
+    int64_t begun_ns; /* CLOCK_MONOTONIC at the request line */
+    enum srv_method method;
+    enum srv_phase phase;
+    char *uri;                     /* owned: path and query as sent */
+    char *path;                    /* owned: decoded path */
+    const struct srv_route *route; /* NULL = no such path */
+    const char *tail;              /* what follows the route's prefix */
+    uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
+    struct srv_head head;
+
+    struct tr_buf body;
+    uint64_t received; /* body bytes, thrown away or not */
+    size_t held;       /* body bytes counted in srv.body_bytes */
+    bool started;      /* libmicrohttpd has called for the header block */
+    bool discard;      /* the body is not wanted: the refusal waits until it has passed */
+
+    int status; /* 0 = no reply yet */
+    const char *content_type;
+    const char *allow; /* Allow header */
+    int retry_after;   /* seconds, 0 = none */
+    bool close;        /* the connection ends with this answer */
+    bool streaming;
+    bool ended;                            /* of a stream: nothing will be added */
+    bool gone;                             /* the client has left, or is being left */
+    bool full;                             /* proceed is owed */
+    struct tr_buf out;                     /* the body, or what of a stream was not read yet */
+    size_t out_pos;                        /* bytes of out that were read */
+    uint64_t sent;                         /* bytes libmicrohttpd has taken */
+    const struct srv_generator *generator; /* NULL: stopped, or the reply is complete */
+    void *owner;                           /* the generator's */
+};
+
+typedef void (*srv_handler)(struct srv_req *req);
+
+struct srv_req *srv_req_ref(struct srv_req *req);
+void srv_req_unref(struct srv_req *req);
+void srv_req_drop_body(struct srv_req *req); /* once it has been read: frees its memory */
+const char *srv_method_name(enum srv_method method);
+
+/* Replies with what stands in req->out. Exactly one reply per request. */
+void srv_reply(struct srv_req *req, int status, const char *content_type);
+/* Replies with the error object; what stood in req->out is dropped. param NULL = null. */
+void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, const char *fmt, ...)
+    TR_PRINTF(4, 5);
+/* The same for an engine or parser error. */
+void srv_refuse_err(struct srv_req *req, const struct tr_err *err);
+enum srv_problem srv_problem_of(int code); /* of a TR_E… */
+int srv_problem_status(enum srv_problem why);
+/* Appends {"error":{...}}. */
+void srv_error_object(struct tr_buf *out, enum srv_problem why, const char *param, const char *msg);
+
+/* The reply comes later: takes a reference for `owner`, which it gives back by srv_req_unref. */
+void srv_later(struct srv_req *req, const struct srv_generator *generator, void *owner);
+
+/* Begins a stream of events, after srv_later; write to req->out, then flush. */
+void srv_stream_begin(struct srv_req *req);
+void srv_stream_flush(struct srv_req *req);
+/* Nothing follows; with close the connection ends as well. The generator is not called any more. */
+void srv_stream_end(struct srv_req *req, bool close);
+/* Unread bytes exceed the limit: stop producing until `proceed`. */
+bool srv_stream_full(struct srv_req *req);
+
+#endif

@@ -1,0 +1,70 @@
+/* Header blocks that two readers may understand differently. */
+#include "server/http/head.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void test_lengths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t want;
+    } cases[] = {{NULL, 0},
+                 {"0", 0},
+                 {"17", 17},
+                 {"18446744073709551615", UINT64_MAX},
+                 {"18446744073709551616", UINT64_MAX},
+                 {"99999999999999999999999", UINT64_MAX}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct srv_head h = {.content_length = cases[i].text};
+        assert_true(srv_head_length(&h) == cases[i].want);
+    }
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    const struct {
+        struct srv_head head;
+        const char *version, *uri;
+        int bad;
+    } cases[] = {
+        {{0}, "HTTP/1.1", "/", 0},
+        {{.broken = true}, "HTTP/1.1", "/", 1},
+        {{.content_length = "5", .n_content_length = 1}, "HTTP/1.1", "/", 0},
+        {{.content_length = "5", .n_content_length = 2}, "HTTP/1.1", "/", 1},
+        {{.content_length = "+5", .n_content_length = 1}, "HTTP/1.1", "/", 1},
+        {{.content_length = "5,5", .n_content_length = 1}, "HTTP/1.1", "/", 1},
+        {{.transfer_encoding = "Chunked", .n_transfer_encoding = 1}, "HTTP/1.1", "/", 0},
+        {{.transfer_encoding = "chunked", .n_transfer_encoding = 2}, "HTTP/1.1", "/", 1},
+        {{.transfer_encoding = "gzip, chunked", .n_transfer_encoding = 1}, "HTTP/1.1", "/", 1},
+        {{.transfer_encoding = "chunked", .n_transfer_encoding = 1}, "HTTP/1.0", "/", 1},
+        {{.transfer_encoding = "chunked",
+          .n_transfer_encoding = 1,
+          .content_length = "5",
+          .n_content_length = 1},
+         "HTTP/1.1",
+         "/",
+         1},
+        {{.n_host = 2}, "HTTP/1.1", "/", 1},
+        {{0}, "HTTP/1.1", "/a%00b", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *fault = srv_head_fault(&cases[i].head, cases[i].version, cases[i].uri);
+        assert_int_equal(fault != NULL, cases[i].bad);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -38,8 +38,10 @@ static void draw_bar(double share, double gib, double rate)
     memset(bar, '.', sizeof bar - 1);
     memset(bar, '#', TR_MIN(filled, sizeof bar - 1));
     bar[sizeof bar - 1] = '\0';
-    fprintf(stderr, "\rloading [%s] %3.0f %% of %.2f GiB, %.2f GiB/s ", bar, 100.0 * share, gib,
-            rate);
+    char text[128];
+    snprintf(text, sizeof text, "\rloading [%s] %3.0f %% of %.2f GiB, %.2f GiB/s ", bar,
+             100.0 * share, gib, rate);
+    srv_log_draw(text);
 }
 
 /* A tr_progress_fn. A load of less than a second shows nothing. */
@@ -117,7 +119,7 @@ int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event
     options.event_arg = event_arg;
     int r = tr_engine_open(ret, &options, &cause);
     if (progress.drawn) /* wipe the bar */
-        fputs("\r\033[K", stderr);
+        srv_log_draw("\r\033[K");
     return r < 0 ? tr_err_set(err, r, cause.param, "%s: %s", o->model, cause.msg) : 0;
 }
 

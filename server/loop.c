@@ -336,6 +336,7 @@ int srv_run(const struct tr_options *options)
     s->created = (int64_t)time(NULL);
     srv_log_setup((enum srv_log_level)options->log_level, options->log_format == 1);
     prepare_process(options);
+    srv_log_start();
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
     int r = srv_listen_bind(&s->listen, options, &s->error);
@@ -357,6 +358,7 @@ int srv_run(const struct tr_options *options)
         srv_log(SRV_LOG_ERROR, NULL, "%s", s->error.msg);
     else
         srv_log(SRV_LOG_INFO, NULL, "ended");
+    srv_log_stop(LAST_WORDS_MS);
     free(s);
     return r < 0 ? 1 : 0;
 }

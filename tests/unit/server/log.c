@@ -1,11 +1,14 @@
 /* Log lines as another program reads them: whole, one a line, in both forms. */
 #include "server/log.h"
 
+#include <poll.h>
 #include <regex.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -62,6 +65,11 @@ static void test_text(void **state)
     assert_matches(logged(), "^" TIME " error \\[req-1\\] bad\n$");
     srv_log(SRV_LOG_WARN, "a\nb", "x\r\ny\033[2Jz");
     assert_matches(logged(), "^" TIME " warn  \\[a\\?b\\] x\\?\\?y\\?\\[2Jz\n$");
+    /* control characters of two bytes, line separators, and bytes that are no UTF-8; letters stay */
+    srv_log(SRV_LOG_WARN, NULL,
+            "a\xc2\x9b"
+            "31m\xff\xe2\x80\xa8z\xc3\xa9\xc3");
+    assert_matches(logged(), " a\\?31m\\?\\?z\xc3\xa9\\?\n$");
 }
 
 static void test_json(void **state)
@@ -110,6 +118,66 @@ static void test_long_message_is_cut(void **state)
     assert_true(line[strlen(line) - 1] == '\n');
 }
 
+/* The bytes that the pipe holds now. */
+static size_t drain(char *text, size_t size)
+{
+    size_t n = 0;
+    struct pollfd fd = {.fd = pipe_ends[0], .events = POLLIN};
+    while (n < size && poll(&fd, 1, 1000) > 0) {
+        ssize_t got = read(pipe_ends[0], text + n, size - n);
+        assert_true(got > 0);
+        n += (size_t)got;
+    }
+    return n;
+}
+
+/* Nobody reads: logging goes on, what does not fit is counted, and the log says how much that was. */
+static void test_nobody_reads(void **state)
+{
+    (void)state;
+    enum { LINES = 20000, SIZE = 4 << 20 };
+    srv_log_setup(SRV_LOG_INFO, false);
+    uint64_t before = srv_log_dropped();
+    srv_log_start();
+    for (int i = 0; i < LINES; i++)
+        srv_log(SRV_LOG_INFO, NULL, "line %d, and some more text to fill the ring", i);
+    uint64_t dropped = srv_log_dropped() - before;
+    assert_in_range(dropped, 1, LINES - 1);
+
+    char *text = malloc(SIZE), note[80];
+    size_t n = drain(text, SIZE - 1);
+    text[n] = '\0';
+    snprintf(note, sizeof note, " warn  %d lines of the log were dropped", (int)dropped);
+    assert_non_null(strstr(text, note));
+    uint64_t lines = 0;
+    for (size_t i = 0; i < n; i++)
+        lines += text[i] == '\n';
+    assert_int_equal(lines, LINES - dropped + 1);
+    free(text);
+    srv_log_stop(10000);
+    srv_log(SRV_LOG_INFO, NULL, "straight");
+    assert_matches(logged(), "straight\n$");
+}
+
+/* The end does not wait for a reader that never comes. */
+static void test_stop_does_not_hang(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(60); /* a child that hangs is killed, and the test fails */
+        srv_log_start();
+        for (int i = 0; i < 20000; i++)
+            srv_log(SRV_LOG_INFO, NULL, "line %d, and some more text to fill the ring", i);
+        srv_log_stop(1);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +185,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_json, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_levels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_message_is_cut, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nobody_reads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stop_does_not_hang, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ uint64_t srv_new_id(struct srv *s)
 
 int srv_retry_after(struct srv *s)
 {
-    if (s->state == SRV_READY)
+    if (s->state == SRV_STATE_READY)
         return tr_engine_retry_after(s->engine);
     return LOADING_RETRY;
 }
@@ -66,7 +66,7 @@ static bool is_busy(const struct srv *s)
     if (s->n_calls > 0 || s->n_working > 0)
         return true;
     for (const struct srv_conn *c = s->conns; c; c = c->next)
-        if (c->req && c->req->phase != SRV_BODY)
+        if (c->req && c->req->phase != SRV_PHASE_BODY)
             return true;
     return false;
 }
@@ -81,7 +81,7 @@ static void on_drain_end(uv_timer_t *timer)
 static void begin_drain(uv_timer_t *timer)
 {
     struct srv *s = timer->data;
-    s->state = SRV_DRAINING;
+    s->state = SRV_STATE_DRAINING;
     tr_engine_drain(s->engine);
     srv_log(SRV_LOG_INFO, NULL, "draining: %d requests under way", s->n_calls);
     uv_timer_start(&s->drain, on_drain_end, (uint64_t)s->options->drain_timeout, 0);
@@ -123,13 +123,13 @@ static void limit_end(void)
 static void on_terminate(uv_signal_t *handle, int number)
 {
     struct srv *s = handle->data;
-    if (s->state == SRV_LOADING) {
+    if (s->state == SRV_STATE_LOADING) {
         srv_log(SRV_LOG_INFO, NULL, "%s while loading: bye", strsignal(number));
         srv_listen_stop(&s->listen);
         _exit(0); /* the loader cannot be stopped, and nothing else has begun */
     }
-    if (s->state == SRV_READY) {
-        s->state = SRV_LEAVING;
+    if (s->state == SRV_STATE_READY) {
+        s->state = SRV_STATE_LEAVING;
         srv_log(SRV_LOG_INFO, NULL, "%s: not ready any more", strsignal(number));
         if (s->options->drain_delay > 0)
             uv_timer_start(&s->drain, begin_drain, (uint64_t)s->options->drain_delay, 0);
@@ -139,7 +139,7 @@ static void on_terminate(uv_signal_t *handle, int number)
     }
     srv_log(SRV_LOG_WARN, NULL, "%s again: ending at once", strsignal(number));
     limit_end();
-    if (s->state == SRV_LEAVING)
+    if (s->state == SRV_STATE_LEAVING)
         begin_drain(&s->drain);
     end_now(s);
 }
@@ -153,7 +153,7 @@ static void on_reload(uv_signal_t *handle, int number)
     struct tr_options fresh;
     struct tr_buf refused = {0};
     struct tr_err err;
-    if (s->state == SRV_LOADING)
+    if (s->state == SRV_STATE_LOADING)
         return; /* the loader reads the options */
     if (tr_options_reload(&fresh, s->options, &refused, &err) < 0) {
         srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old options stay", err.msg);
@@ -202,7 +202,7 @@ static void on_checked(uv_async_t *async)
 {
     struct srv *s = async->data;
     struct tr_err err; /* whoever loads may be writing to s->error */
-    if (s->state == SRV_LOADING && !s->listen.passed && open_port(s, &err) < 0)
+    if (s->state == SRV_STATE_LOADING && !s->listen.passed && open_port(s, &err) < 0)
         srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg); /* tried once more when loaded */
 }
 
@@ -218,7 +218,7 @@ static int begin_serving(struct srv *s)
     srv_log_engine(s->info);
     int r = open_port(s, &s->error);
     if (r == 0) {
-        s->state = SRV_READY;
+        s->state = SRV_STATE_READY;
         srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen.url);
     }
     return r;
@@ -348,7 +348,7 @@ int srv_run(const struct tr_options *options)
     if (r == 0) {
         while (!s->over) {
             uv_run(&s->loop, UV_RUN_ONCE);
-            s->over = s->over || (s->state == SRV_DRAINING && !is_busy(s));
+            s->over = s->over || (s->state == SRV_STATE_DRAINING && !is_busy(s));
         }
         r = s->result;
     }

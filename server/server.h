@@ -19,10 +19,6 @@
 #include "server/http/listen.h"
 #include "server/metrics.h"
 
-#ifndef TR_VERSION
-#define TR_VERSION "0.1.0"
-#endif
-
 struct srv_conn;
 struct srv_mhd;
 struct srv_call;
@@ -34,10 +30,10 @@ int srv_run(const struct tr_options *options);
 #define SRV_INLINE_BYTES (16 * 1024)
 
 enum srv_state {
-    SRV_LOADING,
-    SRV_READY,
-    SRV_LEAVING, /* told to end: not ready, but still serving for drain_delay */
-    SRV_DRAINING /* new work is refused, what runs may finish */
+    SRV_STATE_LOADING,
+    SRV_STATE_READY,
+    SRV_STATE_LEAVING, /* told to end: not ready, but still serving for drain_delay */
+    SRV_STATE_DRAINING /* new work is refused, what runs may finish */
 };
 
 struct srv {

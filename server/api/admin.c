@@ -36,7 +36,7 @@ void srv_models(struct srv_req *req)
 void srv_model(struct srv_req *req)
 {
     if (strcmp(req->tail, req->srv->model) != 0) {
-        srv_refuse(req, SRV_MODEL, "model", "no such model is served here");
+        srv_refuse(req, SRV_PROBLEM_MODEL, "model", "no such model is served here");
         return;
     }
     add_model(&req->out, req->srv);
@@ -46,19 +46,19 @@ void srv_model(struct srv_req *req)
 void srv_health(struct srv_req *req)
 {
     switch (req->srv->state) {
-    case SRV_LOADING:
-        srv_refuse(req, SRV_LOADING_CHECKPOINT, NULL, "the checkpoint is loading");
+    case SRV_STATE_LOADING:
+        srv_refuse(req, SRV_PROBLEM_LOADING, NULL, "the checkpoint is loading");
         return;
-    case SRV_LEAVING:
-    case SRV_DRAINING:
-        srv_refuse(req, SRV_DRAIN, NULL, "the daemon is shutting down");
+    case SRV_STATE_LEAVING:
+    case SRV_STATE_DRAINING:
+        srv_refuse(req, SRV_PROBLEM_DRAIN, NULL, "the daemon is shutting down");
         return;
-    case SRV_READY:
+    case SRV_STATE_READY:
     default:
         break;
     }
     if (!srv_engine_alive(req->srv)) {
-        srv_refuse(req, SRV_UNHEALTHY, NULL, "the engine does not respond");
+        srv_refuse(req, SRV_PROBLEM_UNHEALTHY, NULL, "the engine does not respond");
         return;
     }
     tr_buf_adds(&req->out, "{\"status\":\"ok\"}");
@@ -67,8 +67,8 @@ void srv_health(struct srv_req *req)
 
 void srv_livez(struct srv_req *req)
 {
-    if (req->srv->state != SRV_LOADING && !srv_engine_alive(req->srv)) {
-        srv_refuse(req, SRV_UNHEALTHY, NULL, "the engine does not respond");
+    if (req->srv->state != SRV_STATE_LOADING && !srv_engine_alive(req->srv)) {
+        srv_refuse(req, SRV_PROBLEM_UNHEALTHY, NULL, "the engine does not respond");
         return;
     }
     tr_buf_adds(&req->out, "{\"status\":\"ok\"}");

@@ -225,5 +225,5 @@ void srv_snapshot_save(struct srv_req *req)
 
 void srv_snapshot(struct srv_req *req)
 {
-    srv_task_run_aside(req, req->method == SRV_DELETE ? remove_one : restore);
+    srv_task_run_aside(req, req->method == SRV_METHOD_DELETE ? remove_one : restore);
 }

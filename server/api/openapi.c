@@ -163,10 +163,10 @@ static void add_operation(struct tr_buf *out, const struct srv *s, const struct 
     bool text = strcmp(r->path, "/metrics") == 0;
     tr_buf_addf(out, "\"%s\":{\"summary\":", method);
     tr_json_quote(out, r->doc, strlen(r->doc));
-    if (r->flags & SRV_PREFIX)
+    if (r->flags & SRV_ROUTE_PREFIX)
         tr_buf_adds(out, ",\"parameters\":[{\"name\":\"id\",\"in\":\"path\",\"required\":true,"
                          "\"schema\":{\"type\":\"string\",\"minLength\":1}}]");
-    if (r->flags & SRV_OPEN)
+    if (r->flags & SRV_ROUTE_OPEN)
         tr_buf_adds(out, ",\"security\":[]");
     if (post) {
         tr_buf_adds(out, ",\"requestBody\":{\"required\":true,\"content\":{\"application/json\":"
@@ -184,7 +184,7 @@ static void add_operation(struct tr_buf *out, const struct srv *s, const struct 
     if (shape.api)
         tr_buf_adds(out, ",\"text/event-stream\":{\"schema\":{\"type\":\"string\"}}");
     tr_buf_adds(out, "}}");
-    add_refusals(out, r->flags & SRV_MESSAGES);
+    add_refusals(out, r->flags & SRV_ROUTE_MESSAGES);
     tr_buf_adds(out, "}}");
 }
 
@@ -197,14 +197,14 @@ void srv_openapi_document(const struct srv *s, struct tr_buf *out)
     for (int i = 0; i < srv_n_routes; i++) {
         const struct srv_route *r = &srv_routes[i];
         tr_buf_addf(out, "%s\"%s%s\":{", i ? "," : "", r->path,
-                    r->flags & SRV_PREFIX ? "{id}" : "");
+                    r->flags & SRV_ROUTE_PREFIX ? "{id}" : "");
         if (r->get)
             add_operation(out, s, r, "get");
         if (r->get && r->post)
             tr_buf_addc(out, ',');
         if (r->post)
             add_operation(out, s, r, "post");
-        if (r->flags & SRV_DELETABLE) {
+        if (r->flags & SRV_ROUTE_DELETABLE) {
             tr_buf_addc(out, ',');
             add_operation(out, s, r, "delete");
         }

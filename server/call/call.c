@@ -240,7 +240,7 @@ static void finish(struct srv_call *c)
     } else {
         c->api->answer(c);
         if (req->out.oom)
-            srv_refuse(req, SRV_MEMORY, NULL, "out of memory for the answer");
+            srv_refuse(req, SRV_PROBLEM_MEMORY, NULL, "out of memory for the answer");
         else
             srv_reply(req, 200, "application/json");
     }
@@ -429,7 +429,7 @@ static void after_reading(struct srv_call *c)
     srv_req_drop_body(c->req);
     if (c->dead || c->err.code) {
         finish(c);
-    } else if (c->srv->state == SRV_DRAINING) {
+    } else if (c->srv->state == SRV_STATE_DRAINING) {
         fail(c, TR_EDRAIN, "the daemon is shutting down");
         finish(c);
     } else {
@@ -476,7 +476,7 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     struct srv *s = req->srv;
     struct srv_call *c = calloc(1, sizeof *c);
     if (!c) {
-        srv_refuse(req, SRV_MEMORY, NULL, "out of memory");
+        srv_refuse(req, SRV_PROBLEM_MEMORY, NULL, "out of memory");
         return;
     }
     c->srv = s;

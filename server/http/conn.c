@@ -62,12 +62,12 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
 static void time_out(struct srv_conn *c)
 {
     struct tr_buf body = {0}, answer = {0};
-    srv_error_object(&body, SRV_TIMEOUT, NULL, "the request did not arrive in time");
+    srv_error_object(&body, SRV_PROBLEM_TIMEOUT, NULL, "the request did not arrive in time");
     tr_buf_addf(&answer,
                 "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
                 "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
                 body.len, body.data);
-    if (c->req && c->req->phase == SRV_BODY && !c->srv->options->tls_cert)
+    if (c->req && c->req->phase == SRV_PHASE_BODY && !c->srv->options->tls_cert)
         (void)!send(c->fd, answer.data, answer.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     tr_buf_done(&body);
     tr_buf_done(&answer);
@@ -80,13 +80,13 @@ static int64_t deadline(const struct srv_conn *c)
     const struct srv_req *req = c->req;
     if (!req)
         return c->since + o->idle_timeout;
-    if (req->phase == SRV_BODY)
+    if (req->phase == SRV_PHASE_BODY)
         return c->since + o->idle_timeout + (int64_t)(req->received / MIN_BYTES_PER_MS);
-    if (req->phase == SRV_SENDING && !req->streaming)
+    if (req->phase == SRV_PHASE_SENDING && !req->streaming)
         return c->since + o->idle_timeout + (int64_t)(req->sent / MIN_BYTES_PER_MS);
-    if (req->phase == SRV_SENDING && req->out.len > req->out_pos)
+    if (req->phase == SRV_PHASE_SENDING && req->out.len > req->out_pos)
         return c->since + o->stream_stall;
-    if (req->phase == SRV_SENDING && o->stream_ping > 0)
+    if (req->phase == SRV_PHASE_SENDING && o->stream_ping > 0)
         return c->since + o->stream_ping;
     return INT64_MAX;
 }
@@ -101,7 +101,7 @@ static void on_timer(uv_timer_t *timer)
             uv_timer_start(timer, on_timer, (uint64_t)left, 0);
         return;
     }
-    if (req && req->phase == SRV_SENDING && req->streaming && !req->ended) {
+    if (req && req->phase == SRV_PHASE_SENDING && req->streaming && !req->ended) {
         if (req->out.len > req->out_pos) {
             c->srv->metrics.stalled_streams++;
             abandon(c);

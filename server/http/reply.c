@@ -23,26 +23,26 @@ enum srv_problem srv_problem_of(int code)
     switch (code) {
     case TR_EINVAL:
     case TR_EUNSUPPORTED:
-        return SRV_REQUEST;
+        return SRV_PROBLEM_REQUEST;
     case TR_ETOOLONG:
-        return SRV_CONTEXT;
+        return SRV_PROBLEM_CONTEXT;
     case TR_ENOFIT:
-        return SRV_NOFIT;
+        return SRV_PROBLEM_NOFIT;
     case TR_ENOTFOUND:
-        return SRV_MODEL;
+        return SRV_PROBLEM_MODEL;
     case TR_EQUEUE:
-        return SRV_QUEUE;
+        return SRV_PROBLEM_QUEUE;
     case TR_ENOMEM:
-        return SRV_MEMORY;
+        return SRV_PROBLEM_MEMORY;
     case TR_ELOADING:
-        return SRV_LOADING_CHECKPOINT;
+        return SRV_PROBLEM_LOADING;
     case TR_EDRAIN:
     case TR_ECANCELED: /* nobody but a draining daemon cancels what a client still waits for */
-        return SRV_DRAIN;
+        return SRV_PROBLEM_DRAIN;
     case TR_EDEADLINE:
-        return SRV_DEADLINE;
+        return SRV_PROBLEM_DEADLINE;
     default:
-        return SRV_INTERNAL;
+        return SRV_PROBLEM_INTERNAL;
     }
 }
 
@@ -75,7 +75,7 @@ void srv_later(struct srv_req *req, const struct srv_generator *generator, void 
     srv_req_ref(req);
     req->generator = generator;
     req->owner = owner;
-    req->phase = SRV_PENDING;
+    req->phase = SRV_PHASE_PENDING;
 }
 
 void srv_reply(struct srv_req *req, int status, const char *content_type)
@@ -83,7 +83,7 @@ void srv_reply(struct srv_req *req, int status, const char *content_type)
     req->generator = NULL;
     req->status = status;
     req->content_type = content_type;
-    req->phase = SRV_REPLIED;
+    req->phase = SRV_PHASE_REPLIED;
     if (req->conn)
         srv_conn_resume(req->conn);
 }
@@ -97,7 +97,7 @@ void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, co
     va_end(ap);
     tr_buf_clear(&req->out);
     int status = problems[why].status;
-    if (req->route && req->route->flags & SRV_MESSAGES)
+    if (req->route && req->route->flags & SRV_ROUTE_MESSAGES)
         srv_messages_error(&req->out, status, req->id, msg);
     else
         srv_error_object(&req->out, why, param, msg);
@@ -116,7 +116,7 @@ void srv_stream_begin(struct srv_req *req)
     req->streaming = true;
     req->status = 200;
     req->content_type = "text/event-stream; charset=utf-8";
-    req->phase = SRV_REPLIED;
+    req->phase = SRV_PHASE_REPLIED;
     if (req->conn)
         srv_conn_resume(req->conn);
 }

@@ -86,7 +86,7 @@ static enum srv_method method_of(const char *name)
     for (size_t i = 0; i < TR_ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0)
             return (enum srv_method)i;
-    return SRV_OTHER;
+    return SRV_METHOD_OTHER;
 }
 
 static enum MHD_Result send_reply(struct srv_req *req);
@@ -103,17 +103,18 @@ static bool admit(struct srv_req *req, const char *version, bool *now)
     const char *fault = srv_head_fault(&req->head, version, req->uri);
     *now = fault != NULL;
     if (fault) {
-        srv_refuse(req, SRV_REQUEST, NULL, "%s", fault);
+        srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
         return false;
     }
     if (req->head.bytes > SRV_HEAD_MAX) {
-        srv_refuse(req, SRV_HEADERS, NULL, "the header block is larger than %d bytes",
+        srv_refuse(req, SRV_PROBLEM_HEADERS, NULL, "the header block is larger than %d bytes",
                    SRV_HEAD_MAX);
         return false;
     }
     if (req->head.expect && strcasecmp(req->head.expect, "100-continue") != 0) {
         *now = true;
-        srv_refuse(req, SRV_EXPECTATION, NULL, "the only expectation that is met is 100-continue");
+        srv_refuse(req, SRV_PROBLEM_EXPECTATION, NULL,
+                   "the only expectation that is met is 100-continue");
         return false;
     }
     /* Who waits for a 100 has sent no body: the refusal may come at once. */
@@ -123,7 +124,8 @@ static bool admit(struct srv_req *req, const char *version, bool *now)
     uint64_t length = srv_head_length(&req->head);
     if (length > s->options->max_body) {
         *now = *now || length > SWALLOW_MAX;
-        srv_refuse(req, SRV_TOO_LARGE, NULL, "the body is larger than %llu bytes (max_body)",
+        srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL,
+                   "the body is larger than %llu bytes (max_body)",
                    (unsigned long long)s->options->max_body);
         return false;
     }
@@ -147,7 +149,7 @@ static enum MHD_Result take_head(struct srv_req *req, const char *url, const cha
         return MHD_YES;
     req->discard = true;
     if (!now) {
-        req->phase = SRV_BODY; /* the reply waits until the body has passed */
+        req->phase = SRV_PHASE_BODY; /* the reply waits until the body has passed */
         return MHD_YES;
     }
     req->close = true;
@@ -159,7 +161,7 @@ static void refuse_rest(struct srv_req *req, enum srv_problem why, const char *t
     srv_req_drop_body(req);
     req->discard = true;
     srv_refuse(req, why, NULL, "%s", text);
-    req->phase = SRV_BODY;
+    req->phase = SRV_PHASE_BODY;
 }
 
 static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n)
@@ -171,11 +173,11 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
     if (req->discard)
         return MHD_YES;
     if (req->received > s->options->max_body) {
-        refuse_rest(req, SRV_TOO_LARGE, "the body is too large (max_body)");
+        refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
         return MHD_YES;
     }
     if (s->body_bytes + n > bodies_max(s)) {
-        refuse_rest(req, SRV_BUSY, "too many large requests at the same time");
+        refuse_rest(req, SRV_PROBLEM_BUSY, "too many large requests at the same time");
         return MHD_YES;
     }
     if (!req->body.cap)
@@ -184,7 +186,7 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
     req->held += n;
     s->body_bytes += n;
     if (req->body.oom)
-        refuse_rest(req, SRV_MEMORY, "no memory for the body");
+        refuse_rest(req, SRV_PROBLEM_MEMORY, "no memory for the body");
     return MHD_YES;
 }
 
@@ -204,15 +206,15 @@ enum MHD_Result srv_http_on_request(void *cls, struct MHD_Connection *mhd, const
         *n = 0;
         return take_body(req, data, got);
     }
-    if (req->phase == SRV_BODY) {
+    if (req->phase == SRV_PHASE_BODY) {
         if (req->status)
-            req->phase = SRV_REPLIED;
+            req->phase = SRV_PHASE_REPLIED;
         else
             srv_route_run(req);
     }
     if (req->gone)
         return MHD_NO;
-    if (req->phase == SRV_REPLIED)
+    if (req->phase == SRV_PHASE_REPLIED)
         return send_reply(req);
     srv_conn_suspend(req->conn);
     return MHD_YES;
@@ -221,7 +223,7 @@ enum MHD_Result srv_http_on_request(void *cls, struct MHD_Connection *mhd, const
 /* Probes and scrapes that went well come every second: they are for the curious. */
 static void log_access(const struct srv_req *req)
 {
-    bool routine = req->route && req->route->flags & SRV_ALWAYS && req->status == 200;
+    bool routine = req->route && req->route->flags & SRV_ROUTE_ALWAYS && req->status == 200;
     srv_log(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s",
             srv_method_name(req->method), req->path ? req->path : "-",
             req->gone ? 499 : req->status, (unsigned long long)req->sent,
@@ -310,7 +312,7 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
         MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
         MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
         MHD_add_response_header(r, "Vary", "Origin");
-        if (req->method == SRV_OPTIONS) {
+        if (req->method == SRV_METHOD_OPTIONS) {
             MHD_add_response_header(r, "Access-Control-Allow-Methods", req->allow);
             MHD_add_response_header(r, "Access-Control-Allow-Headers",
                                     req->head.request_headers ? req->head.request_headers
@@ -318,7 +320,7 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
             MHD_add_response_header(r, "Access-Control-Max-Age", "600");
         }
     }
-    if (req->close || req->srv->state == SRV_DRAINING)
+    if (req->close || req->srv->state == SRV_STATE_DRAINING)
         MHD_add_response_header(r, "Connection", "close");
 }
 
@@ -343,7 +345,7 @@ static enum MHD_Result send_reply(struct srv_req *req)
     add_headers(req, r);
     enum MHD_Result queued = MHD_queue_response(req->conn->mhd, (unsigned)req->status, r);
     MHD_destroy_response(r);
-    req->phase = SRV_SENDING;
+    req->phase = SRV_PHASE_SENDING;
     srv_conn_restart_timer(req->conn);
     return queued;
 }

@@ -40,25 +40,32 @@ struct MHD_Connection;
     X(BUSY, 429, "rate_limit_error", "too_many_bodies")                                            \
     X(INTERNAL, 500, "server_error", "server_error")                                               \
     X(MEMORY, 503, "server_error", "out_of_memory")                                                \
-    X(LOADING_CHECKPOINT, 503, "server_error", "loading")                                          \
+    X(LOADING, 503, "server_error", "loading")                                                     \
     X(DRAIN, 503, "server_error", "shutting_down")                                                 \
     X(DEADLINE, 503, "server_error", "deadline_exceeded")                                          \
     X(UNHEALTHY, 503, "server_error", "engine_stalled")
 
 enum srv_problem {
-#define X(name, status, type, code) SRV_##name,
+#define X(name, status, type, code) SRV_PROBLEM_##name,
     SRV_PROBLEM_MAP(X)
 #undef X
         SRV_N_PROBLEMS
 };
 
-enum srv_method { SRV_GET, SRV_HEAD, SRV_POST, SRV_DELETE, SRV_OPTIONS, SRV_OTHER };
+enum srv_method {
+    SRV_METHOD_GET,
+    SRV_METHOD_HEAD,
+    SRV_METHOD_POST,
+    SRV_METHOD_DELETE,
+    SRV_METHOD_OPTIONS,
+    SRV_METHOD_OTHER
+};
 
 enum srv_phase {
-    SRV_BODY,    /* the body is arriving (or is being thrown away) */
-    SRV_PENDING, /* the handler has run and will reply later: the connection is suspended */
-    SRV_REPLIED, /* the reply is ready for libmicrohttpd */
-    SRV_SENDING  /* libmicrohttpd has it */
+    SRV_PHASE_BODY,    /* the body is arriving (or is being thrown away) */
+    SRV_PHASE_PENDING, /* the handler has run and will reply later: the connection is suspended */
+    SRV_PHASE_REPLIED, /* the reply is ready for libmicrohttpd */
+    SRV_PHASE_SENDING  /* libmicrohttpd has it */
 };
 
 struct srv_generator {

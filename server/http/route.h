@@ -5,11 +5,11 @@
 #include "server/http/request.h"
 
 enum srv_route_flags {
-    SRV_OPEN = 1,      /* no API key needed */
-    SRV_PREFIX = 2,    /* the path may go on: srv_req.tail */
-    SRV_ALWAYS = 4,    /* answered while loading, too */
-    SRV_MESSAGES = 8,  /* refusals in the form of the messages API */
-    SRV_DELETABLE = 16 /* DELETE goes to the post handler, too */
+    SRV_ROUTE_OPEN = 1,      /* no API key needed */
+    SRV_ROUTE_PREFIX = 2,    /* the path may go on: srv_req.tail */
+    SRV_ROUTE_ALWAYS = 4,    /* answered while loading, too */
+    SRV_ROUTE_MESSAGES = 8,  /* refusals in the form of the messages API */
+    SRV_ROUTE_DELETABLE = 16 /* DELETE goes to the post handler, too */
 };
 
 struct srv_route {

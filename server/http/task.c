@@ -59,7 +59,7 @@ static void start(struct srv_req *req, srv_task_fn fn, bool aside)
 {
     struct task *t = calloc(1, sizeof *t);
     if (!t) {
-        srv_refuse(req, SRV_MEMORY, NULL, "out of memory");
+        srv_refuse(req, SRV_PROBLEM_MEMORY, NULL, "out of memory");
         return;
     }
     t->req = req;

@@ -127,8 +127,8 @@ enum tr_event_kind {
     TR_EVENT_ADMITTED, /* left the queue; comes once, before anything else */
     TR_EVENT_PROMPT, /* one prompt token's logprob (only if prompt_logprobs >= 0), in order, choice
                         0 */
-    TR_EVENT_TOKEN,  /* one sampled token of one choice; an end token comes as TOKEN too, then
-                        CHOICE_DONE */
+    TR_EVENT_TOKEN,  /* one sampled token of one choice, the one that ends it included: `finish`
+                        says so already, CHOICE_DONE follows */
     TR_EVENT_CHOICE_DONE, /* this choice is finished, `finish` says why */
     TR_EVENT_DONE         /* all choices are finished: the last event of the job, usage complete */
 };
@@ -143,7 +143,7 @@ struct tr_event {
     float logprob;            /* PROMPT, TOKEN if asked for; NAN for the first prompt token */
     const struct tr_top *top; /* n_top best, descending logprob, ties ascending id */
     int n_top;
-    enum tr_finish finish;        /* CHOICE_DONE; in DONE: the first choice's */
+    enum tr_finish finish;        /* TOKEN, CHOICE_DONE; in DONE: the first choice's */
     int32_t stop_id;              /* the id that matched, for EOS and STOP_ID; else -1 */
     const struct tr_usage *usage; /* ADMITTED (cached_tokens known) and DONE */
     const struct tr_err *err;     /* with TR_FINISH_ERROR */
@@ -177,6 +177,10 @@ struct tr_engine_options {
     bool poison_pages;      /* fill freed cache pages with NaN: tests show that nobody reads them */
     const char *snapshot_dir;
     uint64_t snapshot_quota; /* bytes, 0 = no limit */
+    /* NULL, or told once, on the thread that opens: the checkpoint is good, and its weights begin
+     * to be read. */
+    void (*on_checked)(void *arg);
+    void *on_checked_arg;
     tr_progress_fn progress; /* may be NULL */
     void *progress_arg;
     tr_event_fn on_event;

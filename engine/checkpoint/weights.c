@@ -178,6 +178,8 @@ static int load(struct tr_weights *w, const struct tr_weights_options *o, struct
     if (o->packed_cache)
         rc = tr_packed_init(&packed, o->packed_cache, o->path, &st->plan, &w->config, &st->source,
                             o->choice, err);
+    if (!rc && o->on_checked)
+        o->on_checked(o->on_checked_arg);
     if (!rc)
         rc = fill(w, o, &packed, &values, err);
     tr_packed_done(&packed);

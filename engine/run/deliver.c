@@ -95,10 +95,10 @@ static bool is_one_of(int32_t id, const int32_t *ids, int n)
 static enum tr_finish finish_of(const struct tr_engine *e, const struct choice *c, int32_t id)
 {
     const struct tr_job *job = c->request->job;
-    if (is_one_of(id, job->stop_ids, job->n_stop_ids))
-        return TR_FINISH_STOP_ID;
     if (!job->ignore_eos && is_one_of(id, e->eog, e->n_eog))
         return TR_FINISH_EOS;
+    if (is_one_of(id, job->stop_ids, job->n_stop_ids))
+        return TR_FINISH_STOP_ID;
     return c->seq.n_ids == c->seq.max_ids ? TR_FINISH_LENGTH : TR_FINISH_NONE;
 }
 
@@ -116,12 +116,13 @@ static void deliver_score(struct tr_engine *e, const struct sample_work *w)
     emit(e, r, &event);
 }
 
-/* Appends one token. Returns how it ends the choice. */
-static enum tr_finish deliver_token(struct tr_engine *e, struct choice *c,
-                                    const struct tr_sample *s)
+/* Appends one token. false: it ended the choice, which is gone. */
+static bool deliver_token(struct tr_engine *e, struct choice *c, const struct tr_sample *s)
 {
     struct request *r = c->request;
     c->seq.ids[c->seq.n_ids++] = s->id;
+    enum tr_finish finish = finish_of(e, c, s->id);
+    bool stopped = finish == TR_FINISH_STOP_ID || finish == TR_FINISH_EOS;
     r->usage.completion_tokens++;
     e->now.generated_tokens++;
     struct tr_event event = {.kind = TR_EVENT_TOKEN,
@@ -131,9 +132,12 @@ static enum tr_finish deliver_token(struct tr_engine *e, struct choice *c,
                              .logprob = s->logprob,
                              .top = s->top,
                              .n_top = s->n_top,
-                             .stop_id = -1};
+                             .finish = finish,
+                             .stop_id = stopped ? s->id : -1};
     emit(e, r, &event);
-    return finish_of(e, c, s->id);
+    if (finish != TR_FINISH_NONE)
+        tr__finish(e, c, finish, event.stop_id);
+    return finish == TR_FINISH_NONE;
 }
 
 static void count_step(struct tr_engine *e, struct request *r, int64_t now, int rows)
@@ -179,12 +183,7 @@ void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int ro
     count_step(e, r, now, rows);
     if (w->n_rows > 1)
         deliver_drafts(e, c, w->n_rows - 1, w->n - 1);
-    for (int i = 0; i < w->n; i++) {
-        enum tr_finish f = deliver_token(e, c, &w->samples[i]);
-        if (f != TR_FINISH_NONE) {
-            bool stopped = f == TR_FINISH_STOP_ID || f == TR_FINISH_EOS;
-            tr__finish(e, c, f, stopped ? w->samples[i].id : -1);
+    for (int i = 0; i < w->n; i++)
+        if (!deliver_token(e, c, &w->samples[i]))
             return;
-        }
-    }
 }

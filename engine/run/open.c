@@ -84,6 +84,8 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
                                     .on_packed = o->on_packed,
                                     .on_packed_arg = o->on_packed_arg,
                                     .pool = e->pool,
+                                    .on_checked = o->on_checked,
+                                    .on_checked_arg = o->on_checked_arg,
                                     .progress = o->progress,
                                     .progress_arg = o->progress_arg};
     r = tr_weights_open(&e->weights, &wo, err);

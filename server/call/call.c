@@ -35,7 +35,6 @@ void srv_call_done(struct srv_call *c)
     for (int i = 0; i < c->n_stops; i++)
         tr_buf_done(&c->stop_texts[i]);
     free(c->stop_texts);
-    free(c->stop_ids);
     srv_turn_rules_done(&c->rules);
     tr_buf_done(&c->scratch);
     tr_buf_done(&c->repeated);
@@ -136,19 +135,6 @@ static int keep_prompt(struct srv_call *c, struct srv_job *j)
     return 0;
 }
 
-static int keep_stop_ids(struct srv_call *c, const struct tr_job *job)
-{
-    if (c->stop_ids || job->n_stop_ids == 0)
-        return 0;
-    size_t bytes = (size_t)job->n_stop_ids * sizeof *c->stop_ids;
-    c->stop_ids = malloc(bytes);
-    if (!c->stop_ids)
-        return TR_ENOMEM;
-    memcpy(c->stop_ids, job->stop_ids, bytes);
-    c->n_stop_ids = job->n_stop_ids;
-    return 0;
-}
-
 int srv_call_add_job(struct srv_call *c, struct tr_ids *ids, struct tr_err *err)
 {
     struct srv_job *j = &c->jobs[c->n_jobs];
@@ -160,8 +146,6 @@ int srv_call_add_job(struct srv_call *c, struct tr_ids *ids, struct tr_err *err)
     j->job->user = j;
     c->n_jobs++;
     r = keep_prompt(c, j);
-    if (r == 0)
-        r = keep_stop_ids(c, j->job);
     for (int i = 0; i < (int)c->params.n && r == 0; i++) {
         r = srv_choice_init(&c->choices[c->n_choices], c, j, i);
         if (r == 0)
@@ -304,7 +288,7 @@ static void on_token(struct srv_choice *ch, struct srv_job *j, const struct tr_e
     after_token(ch, j);
 }
 
-/* Known already if the answer ended by a token of its own; news if the engine ended it. */
+/* Told already if a token ended the answer; news if it ended without one. */
 static void on_choice_done(struct srv_choice *ch, struct srv_job *j, const struct srv_event *ev)
 {
     struct srv_call *c = ch->call;
@@ -324,20 +308,15 @@ static void on_choice_done(struct srv_choice *ch, struct srv_job *j, const struc
                              : "the request's time was over before its turn came");
             return;
         }
-        srv_choice_end(ch, SRV_STOP_LENGTH, 0);
         break;
     case TR_FINISH_EOS:
-        srv_choice_end(ch, SRV_STOP_END, 0);
-        break;
     case TR_FINISH_STOP_ID:
-        srv_choice_end(ch, SRV_STOP_ID, ev->e.stop_id);
-        break;
     case TR_FINISH_LENGTH:
     case TR_FINISH_NONE:
     default:
-        srv_choice_end(ch, SRV_STOP_LENGTH, 0);
         break;
     }
+    srv_choice_end(ch, ev->e.finish, ev->e.stop_id);
     after_token(ch, j);
 }
 

@@ -105,8 +105,6 @@ struct srv_call {
     struct tr_stops *stops;
     struct tr_buf *stop_texts; /* quoted, n_stops */
     int n_stops;
-    int32_t *stop_ids; /* ascending */
-    int n_stop_ids;
     struct tr_buf scratch;
     struct tr_buf repeated; /* of responses: fields of the request that the answer repeats */
     int n_events;           /* of event streams that count them or have a first one */
@@ -136,8 +134,8 @@ void srv_call_abort(struct srv_call *c, int code, const char *why);
 
 /* choice.c: takes a TOKEN event; afterwards ch->stop says whether it was the last. */
 void srv_choice_token(struct srv_choice *ch, const struct tr_event *e);
-/* Ends a choice that the engine ended. */
-void srv_choice_end(struct srv_choice *ch, enum srv_stop_kind kind, int value);
+/* Ends a choice as the engine says that it ended. */
+void srv_choice_end(struct srv_choice *ch, enum tr_finish finish, int32_t stop_id);
 TR_NODISCARD int srv_choice_init(struct srv_choice *ch, struct srv_call *c, struct srv_job *job,
                                  int sample);
 void srv_choice_done(struct srv_choice *ch);

@@ -46,35 +46,6 @@ const char *srv_choice_reason(const struct srv_choice *ch)
     return ch->stop == SRV_STOP_LENGTH ? "length" : "stop";
 }
 
-static bool holds(const int32_t *ids, int n, int32_t id)
-{
-    int lo = 0, hi = n;
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (ids[mid] < id)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < n && ids[lo] == id;
-}
-
-/* The engine will say the same in CHOICE_DONE. Knowing it now lets the last token and the reason share a chunk. */
-static enum srv_stop_kind ends_at(const struct srv_choice *ch, int32_t token)
-{
-    const struct srv_call *c = ch->call;
-    int n;
-    const int32_t *eog = tr_tokenizer_eog(c->limits.tokenizer, &n);
-    if (!c->params.ignore_eos && holds(eog, n, token))
-        return SRV_STOP_END;
-    if (holds(c->stop_ids, c->n_stop_ids, token))
-        return SRV_STOP_ID;
-    int room = c->limits.context_length - ch->job->n_prompt;
-    if (ch->n_tokens >= room || (c->params.max_tokens >= 0 && ch->n_tokens >= c->params.max_tokens))
-        return SRV_STOP_LENGTH;
-    return SRV_STOP_NONE;
-}
-
 static void add_id(struct srv_choice *ch, int32_t id)
 {
     if (ch->ids.n == ch->ids.cap) {
@@ -90,13 +61,15 @@ static void add_id(struct srv_choice *ch, int32_t id)
     ch->ids.ids[ch->ids.n++] = id;
 }
 
-void srv_choice_end(struct srv_choice *ch, enum srv_stop_kind kind, int value)
+void srv_choice_end(struct srv_choice *ch, enum tr_finish finish, int32_t stop_id)
 {
     struct tr_buf *piece = &ch->call->scratch;
-    ch->stop = kind;
-    ch->stop_value = value;
+    ch->stop = finish == TR_FINISH_EOS       ? SRV_STOP_END
+               : finish == TR_FINISH_STOP_ID ? SRV_STOP_ID
+                                             : SRV_STOP_LENGTH;
+    ch->stop_value = stop_id;
     tr_buf_clear(piece);
-    tr_detok_end(&ch->detok, kind == SRV_STOP_LENGTH, piece);
+    tr_detok_end(&ch->detok, ch->stop == SRV_STOP_LENGTH, piece);
     int found = tr_stop_scan_add(&ch->scan, piece->data, piece->len, &ch->text);
     if (found >= 0) {
         ch->stop = SRV_STOP_STRING;
@@ -112,9 +85,8 @@ void srv_choice_token(struct srv_choice *ch, const struct tr_event *e)
     const struct srv_params *p = &c->params;
     struct tr_buf *piece = &c->scratch;
     ch->n_tokens++;
-    enum srv_stop_kind end = ends_at(ch, e->token);
     /* A token that ends the answer is no part of its text, unless that is asked for. */
-    bool hidden = (end == SRV_STOP_END || end == SRV_STOP_ID) && !p->include_stop;
+    bool hidden = e->stop_id >= 0 && !p->include_stop;
     tr_buf_clear(piece);
     size_t offset = ch->detok.n_chars;
     if (!hidden)
@@ -134,7 +106,7 @@ void srv_choice_token(struct srv_choice *ch, const struct tr_event *e)
     if (found >= 0) {
         ch->stop = SRV_STOP_STRING;
         ch->stop_value = found;
-    } else if (end != SRV_STOP_NONE) {
-        srv_choice_end(ch, end, e->token);
+    } else if (e->finish != TR_FINISH_NONE) {
+        srv_choice_end(ch, e->finish, e->stop_id);
     }
 }

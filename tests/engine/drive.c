@@ -27,6 +27,8 @@ static void on_event(void *arg, const struct tr_event *event)
     case TR_EVENT_TOKEN:
         a->ids[a->n] = event->token;
         a->logprobs[a->n++] = event->logprob;
+        a->told = event->finish;
+        a->told_id = event->stop_id;
         break;
     case TR_EVENT_CHOICE_DONE:
         a->finish = event->finish;

@@ -23,8 +23,8 @@ struct answer {
     int32_t ids[DRIVE_MAX_IDS];
     float logprobs[DRIVE_MAX_IDS];
     int n;
-    enum tr_finish finish;
-    int32_t stop_id;
+    enum tr_finish told, finish; /* by the last token, by the end */
+    int32_t told_id, stop_id;
     bool done;
 };
 

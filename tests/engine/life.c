@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "config/clock.h"
+#include "engine/text/tokenizer.h"
 
 static struct outcome a[64];
 
@@ -22,6 +23,13 @@ static struct tr_job *job_of(int n, int max_tokens)
     return drive_job(prompt, n, max_tokens);
 }
 
+/* The last token has said how the answer ends, in the words of its end. */
+static void assert_told(const struct outcome *o)
+{
+    assert_int_equal(o->choices[0].told, o->choices[0].finish);
+    assert_int_equal(o->choices[0].told_id, o->choices[0].stop_id);
+}
+
 static void ends(void **state)
 {
     (void)state;
@@ -29,6 +37,7 @@ static void ends(void **state)
     drive(e, job_of(20, 30), &a[0]);
     assert_int_equal(a[0].choices[0].finish, TR_FINISH_LENGTH);
     assert_int_equal(a[0].choices[0].stop_id, -1);
+    assert_told(&a[0]);
 
     /* A stop id that the greedy answer has: it comes as a token, then the end. */
     struct tr_job *job = job_of(20, 30);
@@ -43,11 +52,30 @@ static void ends(void **state)
     assert_int_equal(a[1].choices[0].finish, TR_FINISH_STOP_ID);
     assert_int_equal(a[1].choices[0].stop_id, stop);
     assert_int_equal(a[1].choices[0].n, first + 1);
+    assert_told(&a[1]);
 
     /* The context is full before max_tokens. */
     drive(e, job_of(250, 1 << 30), &a[2]);
     assert_int_equal(a[2].choices[0].n, 6);
     assert_int_equal(a[2].choices[0].finish, TR_FINISH_LENGTH);
+    assert_told(&a[2]);
+
+    /* An end of generation is one, even if it is a stop id as well. */
+    int n_eog;
+    const int32_t *eog = tr_tokenizer_eog(tr_engine_tokenizer(e), &n_eog);
+    job = job_of(20, 30);
+    job->ignore_eos = false;
+    job->stop_ids = malloc(sizeof *job->stop_ids);
+    job->stop_ids[0] = eog[0];
+    job->n_stop_ids = 1;
+    job->sampling.bias = malloc(sizeof *job->sampling.bias);
+    job->sampling.bias[0] = (struct tr_bias){eog[0], 100};
+    job->sampling.n_bias = 1;
+    drive(e, job, &a[5]);
+    assert_int_equal(a[5].choices[0].n, 1);
+    assert_int_equal(a[5].choices[0].finish, TR_FINISH_EOS);
+    assert_int_equal(a[5].choices[0].stop_id, eog[0]);
+    assert_told(&a[5]);
 
     /* Prompt only. */
     job = job_of(40, 0);

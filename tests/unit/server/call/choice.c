@@ -90,7 +90,8 @@ static void test_pieces_equal_the_whole(void **state)
         struct tr_buf got = {0};
         assert_int_equal(tr_tokenizer_encode(tokenizer, text, strlen(text), 0, 0, &ids), 0);
         for (size_t i = 0; i < ids.n && ch->stop == SRV_STOP_NONE; i++) {
-            struct tr_event e = {.kind = TR_EVENT_TOKEN, .token = ids.ids[i], .position = (int)i};
+            struct tr_event e = {
+                .kind = TR_EVENT_TOKEN, .token = ids.ids[i], .position = (int)i, .stop_id = -1};
             srv_choice_token(ch, &e);
             tr_buf_add(&got, ch->text.data, ch->text.len);
             srv_choice_written(ch);
@@ -98,7 +99,7 @@ static void test_pieces_equal_the_whole(void **state)
         size_t want = first_stop(text, strlen(text), stops, 2);
         if (ch->stop == SRV_STOP_NONE) {
             assert_int_equal(want, strlen(text));
-            srv_choice_end(ch, SRV_STOP_END, 0);
+            srv_choice_end(ch, TR_FINISH_EOS, 0);
             tr_buf_add(&got, ch->text.data, ch->text.len);
         } else {
             assert_int_equal(ch->stop, SRV_STOP_STRING);
@@ -111,35 +112,33 @@ static void test_pieces_equal_the_whole(void **state)
     }
 }
 
-static enum srv_stop_kind feed(struct srv_choice *ch, int32_t id)
+static enum srv_stop_kind feed(struct srv_choice *ch, int32_t id, enum tr_finish finish)
 {
-    struct tr_event e = {.kind = TR_EVENT_TOKEN, .token = id};
+    bool stopped = finish == TR_FINISH_EOS || finish == TR_FINISH_STOP_ID;
+    struct tr_event e = {
+        .kind = TR_EVENT_TOKEN, .token = id, .finish = finish, .stop_id = stopped ? id : -1};
     srv_choice_token(ch, &e);
     return ch->stop;
 }
 
+/* The engine says how a token ends the answer, and nothing else does. */
 static void test_ends(void **state)
 {
     (void)state;
     int32_t eos = tr_tokenizer_eos(tokenizer), a = tr_tokenizer_find(tokenizer, "a", 1);
     struct srv_call *c = make_call("{\"prompt\":\"x\",\"max_tokens\":2}");
-    assert_int_equal(feed(&c->choices[0], a), SRV_STOP_NONE);
-    assert_int_equal(feed(&c->choices[0], a), SRV_STOP_LENGTH);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(feed(&c->choices[0], i == 1 ? eos : a, TR_FINISH_NONE), SRV_STOP_NONE);
+    assert_int_equal(feed(&c->choices[0], a, TR_FINISH_LENGTH), SRV_STOP_LENGTH);
     assert_string_equal(srv_choice_reason(&c->choices[0]), "length");
     free_call(c);
     c = make_call("{\"prompt\":\"x\",\"max_tokens\":5}");
-    assert_int_equal(feed(&c->choices[0], eos), SRV_STOP_END);
+    assert_int_equal(feed(&c->choices[0], eos, TR_FINISH_EOS), SRV_STOP_END);
     assert_string_equal(srv_choice_reason(&c->choices[0]), "stop");
     assert_int_equal(c->choices[0].text.len, 0);
     free_call(c);
-    c = make_call("{\"prompt\":\"x\",\"max_tokens\":5,\"ignore_eos\":true}");
-    assert_int_equal(feed(&c->choices[0], eos), SRV_STOP_NONE);
-    free_call(c);
-    char json[128];
-    snprintf(json, sizeof json, "{\"prompt\":\"x\",\"max_tokens\":5,\"stop_token_ids\":[9,%d,4]}",
-             a);
-    c = make_call(json);
-    assert_int_equal(feed(&c->choices[0], a), SRV_STOP_ID);
+    c = make_call("{\"prompt\":\"x\",\"max_tokens\":5,\"stop_token_ids\":[9,4]}");
+    assert_int_equal(feed(&c->choices[0], a, TR_FINISH_STOP_ID), SRV_STOP_ID);
     assert_int_equal(c->choices[0].stop_value, a);
     assert_int_equal(c->choices[0].text.len, 0);
     free_call(c);

@@ -128,6 +128,8 @@ static void step_choice(struct tr_engine *e, struct running *r, int c)
         struct tr_top top[32];
         int n = TR_MAX(job->sampling.n_logprobs, 0);
         fill_top(top, n, id);
+        bool end = is_eog(e, r, c, id);
+        enum tr_finish last = r->tokens[c] + 1 == max ? TR_FINISH_LENGTH : TR_FINISH_NONE;
         emit(e, r,
              (struct tr_event){.kind = TR_EVENT_TOKEN,
                                .choice = c,
@@ -135,8 +137,9 @@ static void step_choice(struct tr_engine *e, struct running *r, int c)
                                .token = id,
                                .logprob = -1.0f,
                                .top = top,
-                               .n_top = n});
-        bool end = is_eog(e, r, c, id);
+                               .n_top = n,
+                               .finish = end ? TR_FINISH_EOS : last,
+                               .stop_id = end ? id : -1});
         r->tokens[c]++;
         r->usage.completion_tokens++;
         e->stats.generated_tokens++;
@@ -192,6 +195,8 @@ static void *run(void *arg)
 int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *options,
                    struct tr_err *err)
 {
+    if (options->on_checked)
+        options->on_checked(options->on_checked_arg);
     if (options->progress)
         options->progress(options->progress_arg, 0, 1);
     usleep((useconds_t)mock.load_us);

@@ -16,8 +16,6 @@ struct progress {
     int64_t next_ns;  /* nothing is shown before */
     bool bar;         /* on a terminal */
     bool drawn;       /* a bar stands on the current line */
-    void (*on_checked)(void *arg);
-    void *arg;
 };
 
 const char *srv_bytes_text(char text[24], uint64_t bytes)
@@ -53,8 +51,6 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
         p->begun_ns = now;
         p->bar = isatty(STDERR_FILENO);
         p->next_ns = now + SECOND_NS;
-        if (p->on_checked)
-            p->on_checked(p->arg);
     }
     if (now < p->next_ns || total == 0)
         return;
@@ -105,18 +101,14 @@ static void log_packed(void *arg, double seconds, const struct tr_err *err)
         srv_log(SRV_LOG_INFO, NULL, "packed weights written in %.1f s", seconds);
 }
 
-int srv_engine_open(struct tr_engine **ret, const struct tr_options *o, tr_event_fn on_event,
-                    void (*on_checked)(void *event_arg), void *event_arg, struct tr_err *err)
+int srv_engine_open(struct tr_engine **ret, const struct tr_engine_options *o, struct tr_err *err)
 {
-    struct progress progress = {.on_checked = on_checked, .arg = event_arg};
-    struct tr_engine_options options;
+    struct progress progress = {0};
+    struct tr_engine_options options = *o;
     struct tr_err cause = {0};
-    srv_engine_options(&options, o);
     options.progress = show_progress;
     options.progress_arg = &progress;
     options.on_packed = log_packed;
-    options.on_event = on_event;
-    options.event_arg = event_arg;
     int r = tr_engine_open(ret, &options, &cause);
     if (progress.drawn) /* wipe the bar */
         srv_log_draw("\r\033[K");

@@ -7,15 +7,12 @@
 #include "engine/engine.h"
 #include "engine/text/chat.h"
 
-/* The engine's options but for progress and on_event; strings are borrowed from o. */
+/* The engine's options but for what it calls; strings are borrowed from o. */
 void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *o);
-/* Opens the engine that o describes, showing the progress of a long load: a bar on a terminal, else
- * a log line every few seconds. on_checked (NULL ok) is called with event_arg once the checkpoint
- * is known to be good and its weights begin to be read. As tr_engine_open; err->msg begins with the
- * model's path. */
-TR_NODISCARD int srv_engine_open(struct tr_engine **ret, const struct tr_options *o,
-                                 tr_event_fn on_event, void (*on_checked)(void *event_arg),
-                                 void *event_arg, struct tr_err *err);
+/* As tr_engine_open, showing the progress of a long load: a bar on a terminal, else a log line every
+ * few seconds. err->msg begins with the model's path. */
+TR_NODISCARD int srv_engine_open(struct tr_engine **ret, const struct tr_engine_options *o,
+                                 struct tr_err *err);
 /* The chat template: the file that o names, else the checkpoint's own; *ret stays NULL if there is neither. err->msg
  * says where the template comes from, and the line and column of what is wrong with it. */
 TR_NODISCARD int srv_chat_open(struct tr_chat **ret, const struct tr_options *o,

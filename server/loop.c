@@ -174,16 +174,22 @@ static void on_reload(uv_signal_t *handle, int number)
 /* ---- loading ---- */
 
 /* On the loader's thread. */
-static void on_good_checkpoint(void *outbox)
+static void on_good_checkpoint(void *arg)
 {
-    uv_async_send(&TR_CONTAINER_OF(outbox, struct srv, outbox)->checked);
+    struct srv *s = arg;
+    uv_async_send(&s->checked);
 }
 
 static void load(void *arg)
 {
     struct srv *s = arg;
-    s->result = srv_engine_open(&s->opened, s->options, srv_outbox_push, on_good_checkpoint,
-                                &s->outbox, &s->error);
+    struct tr_engine_options options;
+    srv_engine_options(&options, s->options);
+    options.on_event = srv_outbox_push;
+    options.event_arg = &s->outbox;
+    options.on_checked = on_good_checkpoint;
+    options.on_checked_arg = s;
+    s->result = srv_engine_open(&s->opened, &options, &s->error);
     if (s->result == 0)
         s->result = srv_chat_open(&s->chat, s->options, s->opened, &s->error);
     uv_async_send(&s->loaded);

@@ -3,7 +3,6 @@
  * it. Each line ends in a hash of the tokens and their logprobs, so that a change of speed and a
  * change of numbers are seen side by side.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "config/clock.h"
 #include "engine/text/tokenizer.h"
+#include "server/commands/ask.h"
 #include "server/commands/bandwidth.h"
 #include "server/commands/commands.h"
 #include "server/load.h"
@@ -19,8 +19,7 @@ enum { MAX_JOBS = 4096, MAX_REPEAT = 1000, DECODE_STEPS = 64 };
 
 /* What one test sees of its jobs; written on the engine's thread. */
 struct run {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    struct srv_ask ask; /* its mutex guards the rest */
     int n_jobs;
     int n_begun;       /* jobs with a first token */
     int n_done;        /* jobs that ended */
@@ -29,9 +28,7 @@ struct run {
     int64_t n_counted; /* tokens from full_ns to last_ns */
     struct tr_engine *engine;
     struct tr_engine_stats full, last; /* at those two times, each as of the step before */
-    struct tr_usage usage;
-    uint64_t hash[MAX_JOBS]; /* of a job's tokens and logprobs, FNV-1a */
-    struct tr_err err;
+    uint64_t hash[MAX_JOBS];           /* of a job's tokens and logprobs, FNV-1a */
 };
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
@@ -45,7 +42,6 @@ static void on_event(void *arg, const struct tr_event *event)
 {
     struct run *run = arg;
     uint64_t *hash = event->user;
-    pthread_mutex_lock(&run->mutex);
     if (event->kind == TR_EVENT_TOKEN) {
         *hash = hash_bytes(*hash, &event->token, sizeof event->token);
         *hash = hash_bytes(*hash, &event->logprob, sizeof event->logprob);
@@ -58,75 +54,33 @@ static void on_event(void *arg, const struct tr_event *event)
             run->n_counted++;
             tr_engine_stats(run->engine, &run->last);
         }
-    } else if (event->kind == TR_EVENT_CHOICE_DONE && event->err) {
-        run->err = *event->err;
     } else if (event->kind == TR_EVENT_DONE) {
         run->n_done++;
-        run->usage = *event->usage;
-        pthread_cond_signal(&run->changed);
     }
-    pthread_mutex_unlock(&run->mutex);
 }
 
-/* A greedy job of n_prompt arbitrary tokens that answers with exactly max_tokens. */
-static struct tr_job *make_job(const struct tr_engine *e, int n_prompt, int max_tokens, int number)
-{
-    struct tr_job *job = calloc(1, sizeof *job);
-    int32_t *ids = calloc((size_t)n_prompt, sizeof *ids);
-    if (!job || !ids) {
-        free(job);
-        free(ids);
-        return NULL;
-    }
-    const struct tr_tokenizer *t = tr_engine_tokenizer(e);
-    uint64_t state = (uint64_t)number + 1;
-    for (int i = 0; i < n_prompt; i++)
-        do {
-            state = state * 6364136223846793005U + 1442695040888963407U;
-            ids[i] = (int32_t)((state >> 33) % (uint64_t)tr_tokenizer_size(t));
-        } while (!tr_tokenizer_has_id(t, ids[i]));
-    job->prompt = ids;
-    job->n_prompt = n_prompt;
-    job->max_tokens = max_tokens;
-    job->n = 1;
-    job->ignore_eos = true;
-    job->prompt_logprobs = -1;
-    job->sampling = (struct tr_sampling){.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
-    return job;
-}
-
-/* Runs n jobs side by side to their end. */
+/* Runs n jobs of arbitrary prompts side by side; each answers with exactly max_tokens. */
 static int run_jobs(struct tr_engine *e, struct run *run, int n, int n_prompt, int max_tokens,
                     struct tr_err *err)
 {
-    int r = 0, submitted = 0;
     run->engine = e;
     run->n_jobs = n;
     run->n_begun = run->n_done = 0;
     run->n_counted = 0;
-    run->err.code = 0;
-    for (; submitted < n && r == 0; submitted++) {
-        struct tr_job *job = make_job(e, n_prompt, max_tokens, submitted);
-        uint64_t id;
-        if (!job)
-            return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-        run->hash[submitted] = 0xCBF29CE484222325U;
-        job->user = &run->hash[submitted];
-        r = tr_engine_submit(e, job, &id, err);
-        if (r < 0) {
-            tr_job_free(job);
-            return r;
+    for (int i = 0; i < n; i++) {
+        struct tr_job *job = srv_ask_job(srv_ask_ids(e, n_prompt, i), n_prompt);
+        if (job) {
+            job->max_tokens = max_tokens;
+            job->ignore_eos = true;
+            job->sampling.n_logprobs = 0;
+            job->user = &run->hash[i];
         }
+        run->hash[i] = 0xCBF29CE484222325U;
+        int r = srv_ask_submit(&run->ask, e, job, err);
+        if (r < 0)
+            return r;
     }
-    pthread_mutex_lock(&run->mutex);
-    while (run->n_done < n)
-        pthread_cond_wait(&run->changed, &run->mutex);
-    pthread_mutex_unlock(&run->mutex);
-    if (run->err.code) {
-        *err = run->err;
-        return err->code;
-    }
-    return 0;
+    return srv_ask_wait(&run->ask, err);
 }
 
 /* One line of the report. */
@@ -199,7 +153,7 @@ static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct
         int r = run_jobs(e, run, 1, n, 1, err);
         if (r < 0)
             return r;
-        rates[i] = n / ((double)run->usage.prefill_ns * 1e-9);
+        rates[i] = n / ((double)run->ask.usage.prefill_ns * 1e-9);
     }
     struct result result = {.test = "prefill", .size = n, .rate = srv_median(rates, o->repeat)};
     result.seconds = n / result.rate;
@@ -283,12 +237,11 @@ int srv_bench(const struct tr_options *o)
         fprintf(stderr, "trinityd: out of memory\n");
         return 1;
     }
-    pthread_mutex_init(&run->mutex, NULL);
-    pthread_cond_init(&run->changed, NULL);
+    run->ask = (struct srv_ask)SRV_ASK_INIT(on_event, run);
     options.prefix_cache = false;
     options.max_sequences = TR_MAX(o->max_sequences, most); /* all decode at once */
     options.max_queue = TR_MAX(o->max_queue, most);
-    int r = srv_engine_open(&e, &options, on_event, NULL, run, &err);
+    int r = srv_ask_open(&e, &options, &run->ask, &err);
     if (r == 0) {
         srv_log_engine(tr_engine_info(e));
         r = run_tests(o, e, run, &err);

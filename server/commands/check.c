@@ -3,12 +3,12 @@
  * --reference, also how far the engine's answers are from a dense pass in fp32.
  */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/text/tokenizer.h"
+#include "server/commands/ask.h"
 #include "server/commands/commands.h"
 #include "server/load.h"
 
@@ -47,87 +47,44 @@ static void describe(const struct tr_engine *e)
     }
 }
 
-/* Prompt logprobs as the engine delivers them, on its thread; the main thread waits for `done`. */
+/* Prompt logprobs as the engine delivers them. */
 struct answer {
-    pthread_mutex_t mutex;
-    pthread_cond_t ended;
+    struct srv_ask ask; /* its mutex guards the rest */
     int n;
     double *logprobs; /* [n - 1] of each next token */
     int32_t *best;    /* [n - 1] */
-    bool done;
 };
 
 static void on_event(void *arg, const struct tr_event *event)
 {
     struct answer *a = arg;
-    pthread_mutex_lock(&a->mutex);
     if (event->kind == TR_EVENT_PROMPT && event->position > 0 && event->position < a->n) {
         a->logprobs[event->position - 1] = (double)event->logprob;
         a->best[event->position - 1] = event->n_top ? event->top[0].id : -1;
     }
-    a->done |= event->kind == TR_EVENT_DONE;
-    pthread_cond_signal(&a->ended);
-    pthread_mutex_unlock(&a->mutex);
 }
 
-/* Ids that look like nothing in particular: the same for every run, none of them without a token. */
-static int32_t *make_tokens(const struct tr_tokenizer *t, int n)
+static int ask_engine(struct tr_engine *e, struct answer *a, struct tr_err *err)
 {
-    int32_t *tokens = malloc((size_t)n * sizeof *tokens);
-    uint64_t state = 1;
-    for (int i = 0; tokens && i < n; i++) {
-        do
-            state = state * 6364136223846793005U + 1442695040888963407U;
-        while (!tr_tokenizer_has_id(t, (int32_t)((state >> 33) % (uint64_t)tr_tokenizer_size(t))));
-        tokens[i] = (int32_t)((state >> 33) % (uint64_t)tr_tokenizer_size(t));
-    }
-    return tokens;
-}
-
-static int ask_engine(struct tr_engine *e, const int32_t *tokens, struct answer *a,
-                      struct tr_err *err)
-{
-    uint64_t id;
-    struct tr_job *job = calloc(1, sizeof *job);
-    int32_t *prompt = malloc((size_t)a->n * sizeof *prompt);
-    if (!job || !prompt) {
-        free(job);
-        free(prompt);
-        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    }
-    memcpy(prompt, tokens, (size_t)a->n * sizeof *prompt);
-    *job = (struct tr_job){
-        .prompt = prompt,
-        .n_prompt = a->n,
-        .n = 1,
-        .prompt_logprobs = 1,
-        .sampling = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1, .n_logprobs = -1},
-    };
-    int rc = tr_engine_submit(e, job, &id, err);
-    if (rc < 0) {
-        tr_job_free(job);
-        return rc;
-    }
-    pthread_mutex_lock(&a->mutex);
-    while (!a->done)
-        pthread_cond_wait(&a->ended, &a->mutex);
-    pthread_mutex_unlock(&a->mutex);
-    return 0;
+    struct tr_job *job = srv_ask_job(srv_ask_ids(e, a->n, 0), a->n);
+    if (job)
+        job->prompt_logprobs = 1;
+    int r = srv_ask_submit(&a->ask, e, job, err);
+    return r < 0 ? r : srv_ask_wait(&a->ask, err);
 }
 
 /* The engine's logprobs beside those of the dense fp32 pass. */
 static int compare(struct tr_engine *e, struct answer *a, const char *model, struct tr_err *err)
 {
-    const struct tr_tokenizer *t = tr_engine_tokenizer(e);
     int n = a->n - 1;
-    int32_t *tokens = make_tokens(t, a->n);
+    int32_t *tokens = srv_ask_ids(e, a->n, 0);
     double *logprobs = calloc((size_t)a->n, sizeof *logprobs);
     int32_t *best = calloc((size_t)a->n, sizeof *best);
-    int rc = tokens && logprobs && best ? ask_engine(e, tokens, a, err)
-                                        : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    if (rc == 0)
-        rc = tr_engine_reference(model, t, tokens, a->n, logprobs, best, err);
-    if (rc == 0) {
+    int r = tokens && logprobs && best ? ask_engine(e, a, err)
+                                       : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (r == 0)
+        r = tr_engine_reference(model, tr_engine_tokenizer(e), tokens, a->n, logprobs, best, err);
+    if (r == 0) {
         double worst = 0, sum = 0;
         int agree = 0;
         for (int i = 0; i < n; i++) {
@@ -144,29 +101,28 @@ static int compare(struct tr_engine *e, struct answer *a, const char *model, str
     free(tokens);
     free(logprobs);
     free(best);
-    return rc;
+    return r;
 }
 
 int srv_check(const struct tr_options *o)
 {
     struct tr_engine *e;
     struct tr_err err;
-    struct answer a = {.mutex = PTHREAD_MUTEX_INITIALIZER,
-                       .ended = PTHREAD_COND_INITIALIZER,
+    struct answer a = {.ask = SRV_ASK_INIT(on_event, &a),
                        .n = o->reference > 0 ? TR_MAX(o->reference, 2) : 0};
     a.logprobs = calloc((size_t)a.n + 1, sizeof *a.logprobs);
     a.best = calloc((size_t)a.n + 1, sizeof *a.best);
-    int rc = a.logprobs && a.best ? srv_engine_open(&e, o, on_event, NULL, &a, &err)
-                                  : tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
-    if (rc == 0) {
+    int r = a.logprobs && a.best ? srv_ask_open(&e, o, &a.ask, &err)
+                                 : tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
+    if (r == 0) {
         describe(e);
         if (a.n)
-            rc = compare(e, &a, o->model, &err);
+            r = compare(e, &a, o->model, &err);
         tr_engine_close(e);
     }
-    if (rc < 0)
+    if (r < 0)
         fprintf(stderr, "trinityd: %s\n", err.msg);
     free(a.logprobs);
     free(a.best);
-    return rc < 0 ? 1 : 0;
+    return r < 0 ? 1 : 0;
 }

@@ -6,46 +6,31 @@
  * there.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/text/detokenizer.h"
+#include "server/commands/ask.h"
 #include "server/commands/commands.h"
 #include "server/load.h"
 #include "server/log.h"
 
 #define MAX_TEXT (32U << 20)
 
-/* Engine thread to main thread. */
+/* Tokens on their way to the main thread. */
 struct queue {
-    pthread_mutex_t mutex;
-    pthread_cond_t filled;
-    int32_t *ids; /* [max_tokens], owned */
+    struct srv_ask ask; /* its mutex guards the rest */
+    int32_t *ids;       /* [max_tokens], owned */
     int n;
-    bool done; /* the fields below are final */
-    enum tr_finish finish;
-    struct tr_usage usage;
-    struct tr_err err;
 };
 
 static void on_event(void *arg, const struct tr_event *event)
 {
     struct queue *q = arg;
-    pthread_mutex_lock(&q->mutex);
     if (event->kind == TR_EVENT_TOKEN)
         q->ids[q->n++] = event->token;
-    if (event->kind == TR_EVENT_CHOICE_DONE && event->err)
-        q->err = *event->err;
-    if (event->kind == TR_EVENT_DONE) {
-        q->finish = event->finish;
-        q->usage = *event->usage;
-        q->done = true;
-    }
-    pthread_cond_signal(&q->filled);
-    pthread_mutex_unlock(&q->mutex);
 }
 
 /* The prompt: the argument, or all of standard input. */
@@ -72,66 +57,55 @@ static int read_text(const struct tr_options *o, struct tr_buf *text, struct tr_
     return text->oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
 }
 
-/* The job's prompt from the text. */
-static int encode(struct tr_job *job, const struct tr_engine *e, const struct tr_buf *text,
-                  struct tr_err *err)
+static struct tr_job *make_job(const struct tr_options *o, const struct tr_engine *e,
+                               const struct tr_buf *text, struct tr_err *err)
 {
     struct tr_ids ids = {0};
     int r = tr_tokenizer_encode(tr_engine_tokenizer(e), text->data ? text->data : "", text->len,
                                 TR_ENCODE_SPECIAL | TR_ENCODE_BOS,
                                 (size_t)tr_engine_info(e)->context_length, &ids);
-    job->prompt = ids.ids;
-    job->n_prompt = (int)ids.n;
     if (r < 0)
-        return tr_err_set(err, r, NULL, "the text: %s", tr_err_text(r));
-    return ids.n ? 0 : tr_err_set(err, TR_EINVAL, NULL, "the text is empty");
-}
-
-static struct tr_job *make_job(const struct tr_options *o, const struct tr_engine *e,
-                               const struct tr_buf *text, struct tr_err *err)
-{
-    struct tr_job *job = calloc(1, sizeof *job);
+        tr_err_set(err, r, NULL, "the text: %s", tr_err_text(r));
+    else if (ids.n == 0)
+        tr_err_set(err, TR_EINVAL, NULL, "the text is empty");
+    if (err->code) {
+        free(ids.ids);
+        return NULL;
+    }
+    struct tr_job *job = srv_ask_job(ids.ids, (int)ids.n);
     if (!job) {
         tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         return NULL;
     }
-    if (encode(job, e, text, err) < 0)
-        return tr_job_free(job);
-    job->n = 1;
     job->max_tokens = o->max_tokens;
-    job->prompt_logprobs = -1;
-    job->sampling = (struct tr_sampling){
-        .temperature = (float)o->temperature,
-        .top_k = o->top_k,
-        .top_p = (float)o->top_p,
-        .min_p = (float)o->min_p,
-        .typical_p = 1,
-        .repetition_penalty = 1,
-        .seed = (uint64_t)o->seed,
-        .n_logprobs = -1,
-    };
+    job->sampling.temperature = (float)o->temperature;
+    job->sampling.top_k = o->top_k;
+    job->sampling.top_p = (float)o->top_p;
+    job->sampling.min_p = (float)o->min_p;
+    job->sampling.seed = (uint64_t)o->seed;
     return job;
 }
 
 /* Prints tokens as they come, until the job is done. */
 static int print_answer(struct queue *q, const struct tr_tokenizer *t, struct tr_err *err)
 {
+    struct srv_ask *a = &q->ask;
     struct tr_detok detok = {0};
     struct tr_buf out = {0};
     bool done = false, failed = false;
     for (int next = 0; !done;) {
-        pthread_mutex_lock(&q->mutex);
-        while (next == q->n && !q->done)
-            pthread_cond_wait(&q->filled, &q->mutex);
+        pthread_mutex_lock(&a->mutex);
+        while (next == q->n && a->n_open > 0)
+            pthread_cond_wait(&a->changed, &a->mutex);
         int n = q->n; /* what lies before is not written again */
-        done = q->done;
-        pthread_mutex_unlock(&q->mutex);
+        done = a->n_open == 0;
+        pthread_mutex_unlock(&a->mutex);
 
         tr_buf_clear(&out);
         for (; next < n; next++)
             tr_detok_token(&detok, t, q->ids[next], true, &out);
         if (done) {
-            tr_detok_end(&detok, q->finish == TR_FINISH_LENGTH, &out);
+            tr_detok_end(&detok, a->finish == TR_FINISH_LENGTH, &out);
             tr_buf_addc(&out, '\n');
         }
         if (out.len)
@@ -139,11 +113,10 @@ static int print_answer(struct queue *q, const struct tr_tokenizer *t, struct tr
         failed = failed || out.oom || fflush(stdout) != 0;
     }
     tr_buf_done(&out);
-    if (q->finish == TR_FINISH_ERROR) {
-        *err = q->err;
-        return err->code;
-    }
-    return failed ? tr_err_set(err, TR_EIO, NULL, "standard output: %s", strerror(errno)) : 0;
+    int r = srv_ask_wait(a, err);
+    if (r == 0 && failed)
+        r = tr_err_set(err, TR_EIO, NULL, "standard output: %s", strerror(errno));
+    return r;
 }
 
 static void log_speed(const struct tr_usage *u)
@@ -158,7 +131,6 @@ static void log_speed(const struct tr_usage *u)
 static int complete(const struct tr_options *o, struct tr_engine *e, struct queue *q,
                     const struct tr_buf *text, struct tr_err *err)
 {
-    uint64_t id;
     q->ids = calloc((size_t)TR_MIN(o->max_tokens, tr_engine_info(e)->context_length) + 1,
                     sizeof *q->ids);
     if (!q->ids)
@@ -166,29 +138,25 @@ static int complete(const struct tr_options *o, struct tr_engine *e, struct queu
     struct tr_job *job = make_job(o, e, text, err);
     if (!job)
         return err->code;
-    int r = tr_engine_submit(e, job, &id, err);
-    if (r < 0) {
-        tr_job_free(job);
-        return r;
-    }
-    return print_answer(q, tr_engine_tokenizer(e), err);
+    int r = srv_ask_submit(&q->ask, e, job, err);
+    return r < 0 ? r : print_answer(q, tr_engine_tokenizer(e), err);
 }
 
 int srv_generate(const struct tr_options *o)
 {
-    struct queue q = {.mutex = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
+    struct queue q = {.ask = SRV_ASK_INIT(on_event, &q)};
     struct tr_engine *e = NULL;
     struct tr_buf text = {0};
     struct tr_err err = {0};
     int r = read_text(o, &text, &err);
     if (r == 0)
-        r = srv_engine_open(&e, o, on_event, NULL, &q, &err);
+        r = srv_ask_open(&e, o, &q.ask, &err);
     if (r == 0) {
         srv_log_engine(tr_engine_info(e));
         r = complete(o, e, &q, &text, &err);
     }
     if (r == 0)
-        log_speed(&q.usage);
+        log_speed(&q.ask.usage);
     else
         fprintf(stderr, "trinityd: %s\n", err.msg);
     tr_engine_close(e);

@@ -1,8 +1,9 @@
 /*
  * The public face of the engine: one loaded checkpoint, many jobs, one event callback.
  *
- * The server sees this header and engine/text/ (tokenizer, detokenizer, stop strings, chat
- * template), nothing else. The engine knows no HTTP, never logs and never exits.
+ * The server sees this header (with job.h and types.h) and engine/text/ (tokenizer, detokenizer,
+ * stop strings, chat template), nothing else; of the engine only engine/run/ includes it. The
+ * engine knows no HTTP, never logs and never exits.
  *
  * Threads: tr_engine_open starts the engine thread (compute thread 0) and its helpers. submit,
  * cancel, pause, resume, drain and stats may be called from any thread. Events are delivered on the
@@ -16,140 +17,11 @@
 #ifndef TR_ENGINE_ENGINE_H
 #define TR_ENGINE_ENGINE_H
 
-#include <stdbool.h>
-
-#include "config/base.h"
-#include "config/err.h"
+#include "engine/job.h"
+#include "engine/types.h"
 
 struct tr_engine;
 struct tr_tokenizer;
-
-enum tr_kv_type { TR_KV_F32, TR_KV_BF16, TR_KV_Q8 };
-
-/* What `weights` may ask for: keep as stored, or convert at load. */
-enum tr_weights_choice {
-    TR_WEIGHTS_AUTO,
-    TR_WEIGHTS_F32,
-    TR_WEIGHTS_BF16,
-    TR_WEIGHTS_Q8_0,
-    TR_WEIGHTS_Q4_0
-};
-
-/* Ordered: a level includes those before it. */
-enum tr_isa { TR_ISA_GENERIC, TR_ISA_AVX2, TR_ISA_AVX512, TR_ISA_AMX, TR_ISA_AUTO };
-
-/* How far a load is: done and total bytes. Called on the thread that called tr_engine_open. */
-typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
-
-enum tr_finish {
-    TR_FINISH_NONE,     /* still running */
-    TR_FINISH_EOS,      /* an end-of-generation id of the checkpoint was sampled */
-    TR_FINISH_STOP_ID,  /* one of the job's stop ids was sampled */
-    TR_FINISH_LENGTH,   /* max_tokens reached, or the context is full */
-    TR_FINISH_CANCELED, /* tr_engine_cancel */
-    TR_FINISH_DEADLINE, /* the job's deadline passed, queued or running */
-    TR_FINISH_ERROR     /* the engine failed on this job; err says why */
-};
-
-struct tr_bias {
-    int32_t id;  /* token id */
-    float value; /* added to the logit */
-};
-
-/* How to choose the next token. Order of the filters: penalties and bias, allowed ids and bad
- * words, temperature, top_k, typical_p, top_p, min_p, one draw. */
-struct tr_sampling {
-    float temperature;        /* 0 = argmax, lowest id on a tie */
-    int top_k;                /* 0 = off */
-    float top_p;              /* 1 = off; 0 = best token only */
-    float min_p;              /* 0 = off */
-    float typical_p;          /* 1 = off */
-    float presence_penalty;   /* per generated id that occurs, this choice only */
-    float frequency_penalty;  /* times the number of its occurrences, this choice only */
-    float repetition_penalty; /* 1 = off; prompt and generated; divides positive, multiplies
-                                 negative logits */
-    uint64_t seed;            /* the draw is a function of (seed, choice, position) */
-    struct tr_bias *bias;     /* owned by the job; ascending ids */
-    int n_bias;
-    int32_t *allowed; /* owned; ascending ids; n_allowed 0 = every id */
-    int n_allowed;
-    int32_t *bad_words; /* owned; sequences of ids, each preceded by its length */
-    int n_bad_words;    /* length of the array, not number of sequences */
-    int n_logprobs;     /* -1 none, 0 the chosen token's only, k the k best as well */
-};
-
-/* One request for `n` samples of one prompt. Made by malloc/calloc; tr_job_free frees it with all
- * it owns. */
-struct tr_job {
-    int32_t *prompt; /* owned; n_prompt >= 1 ids, each in [0, vocab) */
-    int n_prompt;
-    int max_tokens; /* >= 0; what the context leaves is the other bound. 0: prompt logprobs only */
-    int min_tokens; /* end-of-generation and stop ids are masked before this many */
-    int n;          /* parallel samples, >= 1; choice indices 0..n-1 */
-    struct tr_sampling sampling;
-    int32_t *stop_ids; /* owned */
-    int n_stop_ids;
-    bool ignore_eos;
-    int prompt_logprobs; /* -1 none; k: the logprob of every prompt token after the first, and the k
-                            best */
-    int priority;        /* lower runs earlier, 0 default */
-    uint64_t tenant;     /* fairness key: hash of the API key, 0 = none */
-    uint64_t cache_salt[2]; /* prefix pages are shared only between equal salts */
-    bool cache_prompt;      /* false: neither reuse nor keep prefix pages */
-    int64_t deadline_ns;    /* CLOCK_MONOTONIC; 0 = none */
-    void *user;             /* handed back in every event */
-};
-
-struct tr_job *tr_job_free(struct tr_job *job); /* NULL ok; returns NULL */
-
-struct tr_top {
-    int32_t id;
-    float logprob; /* raw softmax (before bias, penalties, temperature, filters), >= -9999 */
-};
-
-/* What a job cost; complete in DONE. */
-struct tr_usage {
-    int prompt_tokens;
-    int completion_tokens; /* of all choices */
-    int cached_tokens;     /* prompt tokens whose keys and values were reused */
-    int64_t queue_ns;      /* submit to admission */
-    int64_t prefill_ns;    /* admission to the first token */
-    int64_t decode_ns;     /* first to last token */
-    int64_t decode_steps;  /* engine steps that made a token of this job */
-    int64_t batch_rows;    /* sum of rows of those steps: batch_rows / decode_steps = mean batch */
-    int64_t prefill_computed; /* prompt tokens run through the model, recomputation included */
-    int64_t preemptions;      /* times the job lost its pages and was recomputed */
-    int64_t draft_tokens;     /* proposed by speculation */
-    int64_t accepted_tokens;  /* of those, accepted */
-};
-
-enum tr_event_kind {
-    TR_EVENT_ADMITTED, /* left the queue; comes once, before anything else */
-    TR_EVENT_PROMPT, /* one prompt token's logprob (only if prompt_logprobs >= 0), in order, choice
-                        0 */
-    TR_EVENT_TOKEN,  /* one sampled token of one choice, the one that ends it included: `finish`
-                        says so already, CHOICE_DONE follows */
-    TR_EVENT_CHOICE_DONE, /* this choice is finished, `finish` says why */
-    TR_EVENT_DONE         /* all choices are finished: the last event of the job, usage complete */
-};
-
-struct tr_event {
-    enum tr_event_kind kind;
-    uint64_t id; /* what tr_engine_submit returned */
-    void *user;
-    int choice;
-    int position;             /* PROMPT: index in the prompt; TOKEN: 0-based index in the answer */
-    int32_t token;            /* PROMPT, TOKEN */
-    float logprob;            /* PROMPT, TOKEN if asked for; NAN for the first prompt token */
-    const struct tr_top *top; /* n_top best, descending logprob, ties ascending id */
-    int n_top;
-    enum tr_finish finish;        /* TOKEN, CHOICE_DONE; in DONE: the first choice's */
-    int32_t stop_id;              /* the id that matched, for EOS and STOP_ID; else -1 */
-    const struct tr_usage *usage; /* ADMITTED (cached_tokens known) and DONE */
-    const struct tr_err *err;     /* with TR_FINISH_ERROR */
-};
-
-typedef void (*tr_event_fn)(void *arg, const struct tr_event *event);
 
 struct tr_engine_options {
     const char *model; /* a checkpoint folder or a .gguf file */
@@ -168,13 +40,13 @@ struct tr_engine_options {
     int page_tokens; /* power of two, 16..256; 0 = default */
     bool prefix_cache;
     bool verify; /* recompute checksums of pages at each reuse, and a sampled share of hits */
-    int overcommit_percent; /* admit this much beyond the closed form, recompute when it does not
-                               work out */
-    int max_batch_tokens;   /* rows of one step */
-    int max_sequences;      /* sequences in one step */
-    int max_queue;          /* waiting jobs; beyond it TR_EQUEUE */
-    bool speculation;       /* n-gram drafts */
-    bool poison_pages;      /* fill freed cache pages with NaN: tests show that nobody reads them */
+    /* admit this much beyond the closed form, recompute when it does not work out */
+    int overcommit_percent;
+    int max_batch_tokens; /* rows of one step */
+    int max_sequences;    /* sequences in one step */
+    int max_queue;        /* waiting jobs; beyond it TR_EQUEUE */
+    bool speculation;     /* n-gram drafts */
+    bool poison_pages;    /* fill freed cache pages with NaN: tests show that nobody reads them */
     const char *snapshot_dir;
     uint64_t snapshot_quota; /* bytes, 0 = no limit */
     /* NULL, or told once, on the thread that opens: the checkpoint is good, and its weights begin
@@ -187,9 +59,6 @@ struct tr_engine_options {
     void *event_arg;
 };
 
-/* Fills in the defaults of the option table. */
-void tr_engine_default_options(struct tr_engine_options *o);
-
 /* Loads, checks everything, allocates everything a step needs, starts the threads. On failure *ret
  * is untouched and err names file, tensor, expected and actual. */
 TR_NODISCARD int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *options,
@@ -200,13 +69,13 @@ struct tr_engine *tr_engine_close(struct tr_engine *e);
 /* Facts fixed at open; the pointers live as long as the engine. */
 struct tr_engine_info {
     const char *name; /* last component of the model path, without .gguf */
-    const char
-        *fingerprint;    /* 32 hex digits: weights, numeric options, build; equal = equal bits */
+    /* 32 hex digits: weights, numeric options, build; equal = equal bits */
+    const char *fingerprint;
     const char *isa;     /* level in use: "avx2", ... */
     const char *blas;    /* OpenBLAS core type in use */
     const char *weights; /* e.g. "bf16", "q4_0", "q4_K+q6_K" */
-    const char
-        *warnings; /* lines separated by \n about tensors and keys that are not used; "" = none */
+    /* lines separated by \n about tensors and keys that are not used; "" = none */
+    const char *warnings;
     int threads;
     int context_length;
     int vocab_size; /* rows of the head */
@@ -249,31 +118,33 @@ void tr_engine_drain(struct tr_engine *e);
 
 struct tr_engine_stats {
     int waiting, running, paused;
-    int local_pages_used, local_pages_cached,
-        local_pages_total; /* used: held by sequences; cached: prefix only */
+    /* used: held by sequences; cached: prefix only */
+    int local_pages_used, local_pages_cached, local_pages_total;
     int global_pages_used, global_pages_cached, global_pages_total;
     uint64_t steps, rows, prefill_rows, decode_rows;
-    uint64_t expert_bytes; /* of experts' weights read by these steps: of each layer those that some
-                              row chose */
+    /* of experts' weights read by these steps: of each layer those that some row chose */
+    uint64_t expert_bytes;
     uint64_t prompt_tokens, generated_tokens;
     uint64_t prefix_queries, prefix_hits; /* tokens looked up, tokens reused */
     uint64_t preemptions, page_mismatches, verified_hits;
     uint64_t draft_tokens, accepted_tokens;
     uint64_t finished[TR_FINISH_ERROR + 1];
     int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of the engine thread's loop */
-    double prefill_tokens_per_second,
-        decode_tokens_per_second; /* recent, smoothed; 0 = not measured yet */
+    /* recent, smoothed; 0 = not measured yet */
+    double prefill_tokens_per_second, decode_tokens_per_second;
     uint64_t queued_prompt_tokens, queued_decode_tokens; /* work that waits */
 };
 /* A consistent snapshot, taken without waiting for a step. */
 void tr_engine_stats(struct tr_engine *e, struct tr_engine_stats *ret);
 
-/* Sequences of `tokens` tokens (prompt and answer) that fit the cache at once, by the closed form of
- * admission. */
+/* Sequences of `tokens` tokens (prompt and answer) that fit the cache at once, by the closed form
+ * of admission. */
 int64_t tr_engine_capacity(const struct tr_engine *e, int tokens);
 
-/* -- snapshots: computed prefixes as files in snapshot_dir. They block for as long as the file
- * takes: call them on a thread that may wait, and do not close the engine meanwhile. Names have 1
+/* ---- snapshots ---- */
+
+/* Computed prefixes as files in snapshot_dir. The calls block for as long as the file takes: make
+ * them on a thread that may wait, and do not close the engine meanwhile. Names have 1
  * to 64 letters, digits, '.', '_', '-'. Errors say what a file is refused for. */
 
 struct tr_snapshot {
@@ -287,8 +158,9 @@ struct tr_snapshot_scope {
     uint64_t salt[2]; /* of the jobs whose prefixes are meant */
     uint64_t owner[2];
 };
-/* Saves what the cache holds of ids[0, n_ids), finished or still running: whole pages. TR_ENOTFOUND:
- * nothing; TR_ENOMEM: running requests need the cache; TR_ENOFIT: beyond the quota. */
+/* Saves what the cache holds of ids[0, n_ids), finished or still running: whole pages.
+ * TR_ENOTFOUND: nothing; TR_ENOMEM: running requests need the cache; TR_ENOFIT: beyond the
+ * quota. */
 TR_NODISCARD int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t *ids,
                                          int n_ids, const struct tr_snapshot_scope *scope,
                                          struct tr_snapshot *ret, struct tr_err *err);
@@ -306,9 +178,10 @@ TR_NODISCARD int tr_engine_snapshot_delete(struct tr_engine *e, const char *name
  * work, 1..120. */
 int tr_engine_retry_after(struct tr_engine *e);
 
-/* What a dense pass in fp32 through OpenBLAS, which shares no kernel, page or batch with the engine, says of n tokens:
- * logprobs[i] is the raw log softmax of tokens[i + 1] and best[i] the likeliest id after tokens[0..i], i < n - 1; ids
- * without a token string are left out. Opens the checkpoint again, with its weights in fp32 in memory. */
+/* What a dense pass in fp32 through OpenBLAS, which shares no kernel, page or batch with the
+ * engine, says of n tokens: logprobs[i] is the raw log softmax of tokens[i + 1] and best[i] the
+ * likeliest id after tokens[0..i], i < n - 1; ids without a token string are left out. Opens the
+ * checkpoint again, with its weights in fp32 in memory. */
 TR_NODISCARD int tr_engine_reference(const char *model, const struct tr_tokenizer *t,
                                      const int32_t *tokens, int n, double *logprobs, int32_t *best,
                                      struct tr_err *err);

@@ -25,35 +25,34 @@ uint64_t tr_mlp_bytes(const struct tr_mlp *mlp)
 }
 
 static void add_experts(const struct tr_model_config *c, const struct tr_layer *layer,
-                        struct tr_engine_info *info)
+                        struct tr_cost *cost)
 {
     uint64_t weights = (uint64_t)c->n_experts * (uint64_t)c->hidden_size;
     uint64_t one = 0;
-    info->step_bytes += weights * (layer->router_f32 ? sizeof(float) : sizeof(uint16_t));
-    info->token_flops += 2 * weights;
+    cost->step_bytes += weights * (layer->router_f32 ? sizeof(float) : sizeof(uint16_t));
+    cost->token_flops += 2 * weights;
     for (int i = 0; i < c->n_experts; i++) {
         one = 0; /* all experts have one shape */
-        add_mlp(&layer->experts[i], &info->expert_bytes, &one);
+        add_mlp(&layer->experts[i], &cost->expert_bytes, &one);
     }
-    info->token_flops += (uint64_t)c->n_active * one;
+    cost->token_flops += (uint64_t)c->n_active * one;
 }
 
-void tr_weights_cost(const struct tr_weights *w, struct tr_engine_info *info)
+struct tr_cost tr_weights_cost(const struct tr_weights *w)
 {
     const struct tr_model_config *c = &w->config;
-    info->step_bytes = info->expert_bytes = info->token_flops = 0;
-    info->n_experts = c->n_experts;
-    info->n_active_experts = c->n_active;
+    struct tr_cost cost = {0};
     for (int i = 0; i < c->n_layers; i++) {
         const struct tr_layer *layer = &w->layers[i];
         const struct tr_matrix *attention[] = {&layer->q, &layer->k, &layer->v, &layer->gate,
                                                &layer->o};
         for (size_t j = 0; j < TR_ARRAY_LEN(attention); j++)
-            add_matrix(attention[j], &info->step_bytes, &info->token_flops);
-        add_mlp(&layer->mlp, &info->step_bytes, &info->token_flops);
+            add_matrix(attention[j], &cost.step_bytes, &cost.token_flops);
+        add_mlp(&layer->mlp, &cost.step_bytes, &cost.token_flops);
         if (layer->experts)
-            add_experts(c, layer, info);
+            add_experts(c, layer, &cost);
     }
     uint64_t head_flops = 0; /* prompt tokens do not meet it */
-    add_matrix(&w->head, &info->step_bytes, &head_flops);
+    add_matrix(&w->head, &cost.step_bytes, &head_flops);
+    return cost;
 }

@@ -12,7 +12,7 @@
 #ifndef TR_ENGINE_KERNELS_KERNELS_H
 #define TR_ENGINE_KERNELS_KERNELS_H
 
-#include "engine/engine.h"
+#include "engine/types.h"
 
 /* How a matrix is stored in memory. All but F32 are "P16" panels: 16 output columns side by side, k
  * ascending. */

@@ -22,21 +22,6 @@ enum {
 /* Part of the fingerprint: goes up when an order of arithmetic changes. */
 static const char numeric_version[] = "trinityd numbers 1";
 
-void tr_engine_default_options(struct tr_engine_options *o)
-{
-    *o = (struct tr_engine_options){
-        .model = "config/demo",
-        .weights = TR_WEIGHTS_AUTO,
-        .use_mmap = true,
-        .isa = TR_ISA_AUTO,
-        .kv_type = TR_KV_BF16,
-        .prefix_cache = true,
-        .max_batch_tokens = 512,
-        .max_sequences = 64,
-        .max_queue = 256,
-    };
-}
-
 /* -- steps of opening -- */
 
 static int check_options(const struct tr_engine_options *o, struct tr_err *err)
@@ -126,6 +111,7 @@ static int describe(struct tr_engine *e, struct tr_err *err)
         e->snapshot_dir = strdup(o->snapshot_dir);
     if (!e->name || !e->warnings || (o->snapshot_dir && !e->snapshot_dir))
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    struct tr_cost cost = tr_weights_cost(w);
     e->info = (struct tr_engine_info){
         .name = e->name,
         .fingerprint = e->fingerprint,
@@ -146,13 +132,17 @@ static int describe(struct tr_engine *e, struct tr_err *err)
         .weight_bytes = w->memory_bytes,
         .load_seconds = w->load_seconds,
         .from_packed = w->from_packed,
+        .step_bytes = cost.step_bytes,
+        .expert_bytes = cost.expert_bytes,
+        .token_flops = cost.token_flops,
+        .n_experts = c->n_experts,
+        .n_active_experts = c->n_active,
         .page_tokens = o->page_tokens ? o->page_tokens : DEFAULT_PAGE_TOKENS,
         .kv_type = o->kv_type,
         .max_batch_tokens = o->max_batch_tokens,
         .max_sequences = TR_MIN(o->max_sequences, o->max_batch_tokens),
         .max_queue = o->max_queue,
     };
-    tr_weights_cost(w, &e->info);
     e->max_head_rows = TR_MIN(e->info.max_batch_tokens, MAX_HEAD_ROWS);
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * The engine's insides, shared by the files of engine/run/: open and close, what other threads ask for, one job, and
- * the engine thread's step.
+ * The engine's insides, shared by the files of engine/run/: open and close, what other threads ask
+ * for, one job, and the engine thread's step.
  *
  * Locks: inbox.mutex guards the lists of requests and their wishes, stats_mutex the published
  * numbers. Neither is ever taken while the other is held. Everything else that changes belongs to
@@ -11,13 +11,15 @@
 
 #include <pthread.h>
 
+#include "engine/engine.h"
 #include "engine/forward/forward.h"
 #include "engine/sample/sampler.h"
 #include "engine/schedule/ngram.h"
 #include "engine/schedule/schedule.h"
 #include "engine/text/tokenizer.h"
 
-/* One sample of a job. The first one's sequence computes the prompt; the others are forked off it. */
+/* One sample of a job. The first one's sequence computes the prompt; the others are forked off
+ * it. */
 struct choice {
     struct tr_seq seq;
     struct tr_choice *sampling; /* owned */

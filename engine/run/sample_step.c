@@ -1,4 +1,5 @@
-/* From head rows to tokens: the output head runs over groups of rows, the sampler over all threads. */
+/* From head rows to tokens: the output head runs over groups of rows, the sampler over all
+ * threads. */
 #include <string.h>
 
 #include "config/clock.h"

@@ -14,7 +14,7 @@
 #ifndef TR_ENGINE_SAMPLE_SAMPLER_H
 #define TR_ENGINE_SAMPLE_SAMPLER_H
 
-#include "engine/engine.h"
+#include "engine/job.h"
 #include "engine/kernels/kernels.h"
 
 #define TR_MAX_LOGPROBS 128 /* largest n_logprobs and prompt_logprobs */

@@ -51,8 +51,7 @@ struct tr_engine_options drive_options(const char *name)
     static char paths[8][128];
     static int next;
     char *path = paths[next++ % 8];
-    struct tr_engine_options o;
-    tr_engine_default_options(&o);
+    struct tr_engine_options o = {.use_mmap = true, .isa = TR_ISA_AUTO, .prefix_cache = true};
     snprintf(path, sizeof paths[0], "%s%s", name[0] == '/' ? "" : "tests/golden/", name);
     o.model = path;
     o.weights = TR_WEIGHTS_F32;

@@ -40,23 +40,20 @@ static void test_counts(void **state)
     w.config.hidden_size = 64;
     w.config.n_experts = 4;
     w.config.n_active = 2;
-    struct tr_engine_info info = {0};
-    tr_weights_cost(&w, &info);
+    struct tr_cost cost = tr_weights_cost(&w);
     /* attention 8192 twice, dense MLP 9216, router 256, head 6400; an expert 3072 */
-    assert_int_equal(info.step_bytes, 4 * (2 * 8192 + 9216 + 256 + 6400));
-    assert_int_equal(info.expert_bytes, 4 * 4 * 3072);
-    assert_int_equal(info.token_flops, 2 * (2 * 8192 + 9216 + 256 + 2 * 3072));
-    assert_int_equal(info.n_experts, 4);
-    assert_int_equal(info.n_active_experts, 2);
+    assert_int_equal(cost.step_bytes, 4 * (2 * 8192 + 9216 + 256 + 6400));
+    assert_int_equal(cost.expert_bytes, 4 * 4 * 3072);
+    assert_int_equal(cost.token_flops, 2 * (2 * 8192 + 9216 + 256 + 2 * 3072));
 
     /* A shared expert is read by every step; a router in bf16 takes half. */
     const uint16_t router_bf16[4 * 64] = {0};
     layers[1].mlp = mlp(16, 64);
     layers[1].router_f32 = NULL;
     layers[1].router_bf16 = router_bf16;
-    tr_weights_cost(&w, &info);
-    assert_int_equal(info.step_bytes, 4 * (2 * 8192 + 9216 + 128 + 6400 + 3072));
-    assert_int_equal(info.token_flops, 2 * (2 * 8192 + 9216 + 256 + 3 * 3072));
+    cost = tr_weights_cost(&w);
+    assert_int_equal(cost.step_bytes, 4 * (2 * 8192 + 9216 + 128 + 6400 + 3072));
+    assert_int_equal(cost.token_flops, 2 * (2 * 8192 + 9216 + 256 + 3 * 3072));
 }
 
 int main(void)

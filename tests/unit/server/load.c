@@ -1,4 +1,4 @@
-/* The option table means what the engine means: its words and its defaults. */
+/* The option table means what the engine means by its words. */
 #include "server/load.h"
 
 #include <setjmp.h>
@@ -52,32 +52,6 @@ static void test_words(void **state)
     }
 }
 
-/* The engine's own defaults are the table's. */
-static void test_defaults(void **state)
-{
-    (void)state;
-    struct tr_options o;
-    struct tr_engine_options table = options_of(&o, NULL), own;
-    tr_engine_default_options(&own);
-    assert_int_equal(own.weights, table.weights);
-    assert_int_equal(own.use_mmap, table.use_mmap);
-    assert_int_equal(own.isa, table.isa);
-    assert_int_equal(own.threads, table.threads);
-    assert_int_equal(own.context_length, table.context_length);
-    assert_int_equal(own.kv_cache_bytes, table.kv_cache_bytes);
-    assert_int_equal(own.kv_type, table.kv_type);
-    assert_int_equal(own.page_tokens, table.page_tokens);
-    assert_int_equal(own.prefix_cache, table.prefix_cache);
-    assert_int_equal(own.verify, table.verify);
-    assert_int_equal(own.overcommit_percent, table.overcommit_percent);
-    assert_int_equal(own.max_batch_tokens, table.max_batch_tokens);
-    assert_int_equal(own.max_sequences, table.max_sequences);
-    assert_int_equal(own.max_queue, table.max_queue);
-    assert_int_equal(own.speculation, table.speculation);
-    assert_int_equal(own.snapshot_quota, table.snapshot_quota);
-    tr_options_done(&o);
-}
-
 static void test_sizes_as_text(void **state)
 {
     (void)state;
@@ -103,7 +77,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
-        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_sizes_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

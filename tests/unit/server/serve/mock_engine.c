@@ -242,11 +242,6 @@ struct tr_engine *tr_engine_close(struct tr_engine *e)
     return NULL;
 }
 
-void tr_engine_default_options(struct tr_engine_options *o)
-{
-    *o = (struct tr_engine_options){0};
-}
-
 const struct tr_engine_info *tr_engine_info(const struct tr_engine *e)
 {
     return &e->info;

@@ -1,0 +1,30 @@
+/*
+ * What the rooms of the engine agree on before anything is loaded: levels of instructions, types of
+ * weights and of the cache.
+ */
+#ifndef TR_ENGINE_TYPES_H
+#define TR_ENGINE_TYPES_H
+
+#include <stdbool.h>
+
+#include "config/base.h"
+#include "config/err.h"
+
+enum tr_kv_type { TR_KV_F32, TR_KV_BF16, TR_KV_Q8 };
+
+/* What `weights` may ask for: keep as stored, or convert at load. */
+enum tr_weights_choice {
+    TR_WEIGHTS_AUTO,
+    TR_WEIGHTS_F32,
+    TR_WEIGHTS_BF16,
+    TR_WEIGHTS_Q8_0,
+    TR_WEIGHTS_Q4_0
+};
+
+/* Ordered: a level includes those before it. */
+enum tr_isa { TR_ISA_GENERIC, TR_ISA_AVX2, TR_ISA_AVX512, TR_ISA_AMX, TR_ISA_AUTO };
+
+/* How far a load is: done and total bytes. Called on the thread that loads. */
+typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
+
+#endif

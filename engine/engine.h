@@ -97,6 +97,7 @@ struct tr_engine_info {
     uint64_t local_bytes_per_sequence; /* bound for one sequence, all local layers */
     uint64_t global_bytes_per_token;   /* all global layers */
     int max_sequences, max_batch_tokens, max_queue;
+    struct tr_sampling_defaults sampling; /* recommended by the checkpoint (types.h) */
 };
 const struct tr_engine_info *tr_engine_info(const struct tr_engine *e);
 const struct tr_tokenizer *tr_engine_tokenizer(const struct tr_engine *e);

@@ -1,6 +1,6 @@
 /*
  * What the rooms of the engine agree on before anything is loaded: levels of instructions, types of
- * weights and of the cache.
+ * weights and of the cache, and what is recommended for sampling.
  */
 #ifndef TR_ENGINE_TYPES_H
 #define TR_ENGINE_TYPES_H
@@ -23,6 +23,12 @@ enum tr_weights_choice {
 
 /* Ordered: a level includes those before it. */
 enum tr_isa { TR_ISA_GENERIC, TR_ISA_AVX2, TR_ISA_AVX512, TR_ISA_AMX, TR_ISA_AUTO };
+
+/* What the checkpoint recommends where a request is silent. NAN, top_k -1: it does not say. */
+struct tr_sampling_defaults {
+    float temperature, top_p, min_p, repetition_penalty;
+    int top_k; /* 0 = off */
+};
 
 /* How far a load is: done and total bytes. Called on the thread that loads. */
 typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);

@@ -48,10 +48,10 @@ int tr_arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err *err)
     *a = (struct tr_arena){.bytes = bytes};
     if (bytes == 0)
         return 0;
-    int rc = reserve(a, bytes, PROT_READ | PROT_WRITE, &a->data, err);
-    if (!rc)
+    int r = reserve(a, bytes, PROT_READ | PROT_WRITE, &a->data, err);
+    if (!r)
         (void)madvise(a->data, TR_ROUND_UP(bytes, HUGE), MADV_HUGEPAGE);
-    return rc;
+    return r;
 }
 
 int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes, struct tr_err *err)
@@ -60,9 +60,9 @@ int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes, st
     if (bytes == 0)
         return 0;
     uint8_t *file = NULL;
-    int rc = reserve(a, offset + bytes, PROT_NONE, &file, err);
-    if (rc)
-        return rc;
+    int r = reserve(a, offset + bytes, PROT_NONE, &file, err);
+    if (r)
+        return r;
     void *p = mmap(file, offset + bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
     int copy = p == MAP_FAILED ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {

@@ -1,6 +1,6 @@
 /*
- * Memory for weights: anonymous and zeroed, to be filled; or a file, mapped read-only. In huge pages
- * where the machine gives them.
+ * * Memory for weights: anonymous and zeroed, to be filled; or a file, mapped read-only. In huge
+ * pages where the machine gives them.
  */
 #ifndef TR_ENGINE_CHECKPOINT_ARENA_H
 #define TR_ENGINE_CHECKPOINT_ARENA_H
@@ -27,8 +27,8 @@ TR_NODISCARD int tr_arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err
  * Also TR_ENOTFOUND: this file can't be mapped. */
 TR_NODISCARD int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes,
                               struct tr_err *err);
-/* Moves what is mapped into huge pages of memory on a thread of its own, where that has a use. May be
- * called once; whoever reads the arena meanwhile sees no difference. */
+/* Moves what is mapped into huge pages of memory on a thread of its own, where that has a use. May
+ * be called once; whoever reads the arena meanwhile sees no difference. */
 void tr_arena_promote(struct tr_arena *a);
 void tr_arena_done(struct tr_arena *a); /* a zeroed struct is fine */
 

@@ -75,17 +75,17 @@ static const char *const names[][2] = {
 
 struct binder {
     struct tr_source *source;
-    struct tr_plan *plan;
-    enum tr_naming naming;
+    struct tr_load_plan *plan;
+    enum tr_checkpoint_kind kind;
     int layer; /* that the names are of */
     struct tr_names missing;
-    int rc; /* of the first tensor that is there but wrong */
+    int result; /* of the first tensor that is there but wrong */
     struct tr_err *err;
 };
 
 static struct tr_tensor *look_up(struct binder *b, enum name name, char text[TR_MAX_NAME + 1])
 {
-    const char *fmt = names[name][b->naming];
+    const char *fmt = names[name][b->kind];
     text[0] = '\0';
     if (!fmt)
         return NULL;
@@ -115,26 +115,26 @@ static void check(struct binder *b, const struct tr_tensor *t, enum tr_slot_kind
                   const uint64_t *dims, int n_dims)
 {
     const char *file = b->source->files[t->file].name;
-    if (b->rc)
+    if (b->result)
         return;
     if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof *dims) != 0) {
         struct tr_buf want = {0}, got = {0};
         tr_tensor_show_shape(&want, dims, n_dims);
         tr_tensor_show_shape(&got, t->dims, t->n_dims);
-        b->rc = want.oom || got.oom
-                    ? tr_err_set(b->err, TR_ENOMEM, NULL, "out of memory")
-                    : tr_err_set(b->err, TR_EFORMAT, t->name, "%s: %s: expected shape %s, found %s",
-                                 file, t->name, want.data, got.data);
+        b->result = want.oom || got.oom ? tr_err_set(b->err, TR_ENOMEM, NULL, "out of memory")
+                                        : tr_err_set(b->err, TR_EFORMAT, t->name,
+                                                     "%s: %s: expected shape %s, found %s", file,
+                                                     t->name, want.data, got.data);
         tr_buf_done(&want);
         tr_buf_done(&got);
     } else if (!type_fits(t, kind)) {
-        const char *large = b->naming == TR_NAMES_GGUF
+        const char *large = b->kind == TR_CHECKPOINT_GGUF
                                 ? "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K or Q6_K"
                                 : "F32, F16 or BF16";
         const char *want =
             kind == TR_SLOT_MATRIX || kind == TR_SLOT_EMBED ? large : "F32, F16 or BF16";
-        b->rc = tr_err_set(b->err, TR_EFORMAT, t->name, "%s: %s: expected type %s, found %s", file,
-                           t->name, want, t->type_name);
+        b->result = tr_err_set(b->err, TR_EFORMAT, t->name, "%s: %s: expected type %s, found %s",
+                               file, t->name, want, t->type_name);
     }
 }
 
@@ -149,7 +149,7 @@ static struct tr_tensor *take_text(struct binder *b, const char *text, enum tr_s
     }
     t->used = true;
     check(b, t, kind, dims, n_dims);
-    return b->rc ? NULL : t;
+    return b->result ? NULL : t;
 }
 
 static struct tr_tensor *take(struct binder *b, enum name name, enum tr_slot_kind kind,
@@ -162,19 +162,20 @@ static struct tr_tensor *take(struct binder *b, enum name name, enum tr_slot_kin
 
 /* A slot for n rows of k from row `first` of the tensor. */
 static void add(struct binder *b, struct tr_tensor *t, enum tr_slot_kind kind, uint64_t first,
-                int n, int k, void *owner)
+                int n, int k, union tr_slot_owner owner)
 {
-    if (!t || b->rc)
+    if (!t || b->result)
         return;
     struct tr_slot slot = {.kind = kind, .tensor = t, .n = n, .k = k, .owner = owner};
     slot.offset = t->offset + first * tr_file_row_bytes(t->type, k);
-    b->rc = tr_plan_add(b->plan, &slot, b->err);
+    b->result = tr_load_plan_add(b->plan, &slot, b->err);
 }
 
 static void vector(struct binder *b, enum name name, int n, const float **pointer)
 {
     uint64_t dims[] = {(uint64_t)n};
-    add(b, take(b, name, TR_SLOT_VECTOR, dims, 1), TR_SLOT_VECTOR, 0, 1, n, pointer);
+    add(b, take(b, name, TR_SLOT_VECTOR, dims, 1), TR_SLOT_VECTOR, 0, 1, n,
+        (union tr_slot_owner){.vector = pointer});
 }
 
 /* Rows [first, first + n) of a tensor whose rows have k columns. */
@@ -183,7 +184,7 @@ static void rows(struct binder *b, struct tr_tensor *t, uint64_t first, int n, i
 {
     m->n = n;
     m->k = k;
-    add(b, t, TR_SLOT_MATRIX, first, n, k, m);
+    add(b, t, TR_SLOT_MATRIX, first, n, k, (union tr_slot_owner){.matrix = m});
 }
 
 static void matrix(struct binder *b, enum name name, int n, int k, struct tr_matrix *m)
@@ -236,7 +237,7 @@ static void separate_experts(struct binder *b, const struct tr_model_config *c, 
 static void stacked_experts(struct binder *b, const struct tr_model_config *c, struct tr_mlp *x)
 {
     int d = c->hidden_size, m = c->expert_width;
-    bool fused = b->naming == TR_NAMES_HF;
+    bool fused = b->kind == TR_CHECKPOINT_FOLDER;
     uint64_t n = (uint64_t)c->n_experts;
     uint64_t per = fused ? 2 * (uint64_t)m : (uint64_t)m; /* rows of an expert in the tensor */
     uint64_t wide[] = {n, per, (uint64_t)d}, tall[] = {n, (uint64_t)d, (uint64_t)m};
@@ -255,7 +256,8 @@ static void moe(struct binder *b, const struct tr_model_config *c, struct tr_lay
 {
     int d = c->hidden_size, shared = c->expert_width * c->n_shared;
     uint64_t dims[] = {(uint64_t)c->n_experts, (uint64_t)d};
-    add(b, take(b, ROUTER, TR_SLOT_ROUTER, dims, 2), TR_SLOT_ROUTER, 0, c->n_experts, d, l);
+    add(b, take(b, ROUTER, TR_SLOT_ROUTER, dims, 2), TR_SLOT_ROUTER, 0, c->n_experts, d,
+        (union tr_slot_owner){.layer = l});
     vector(b, EXPERT_BIAS, c->n_experts, &l->expert_bias);
     if (shared) {
         matrix(b, SHARED_GATE, shared, d, &l->mlp.gate);
@@ -264,8 +266,8 @@ static void moe(struct binder *b, const struct tr_model_config *c, struct tr_lay
     }
     l->experts = calloc((size_t)c->n_experts, sizeof *l->experts);
     if (!l->experts)
-        b->rc = tr_err_set(b->err, TR_ENOMEM, NULL, "out of memory");
-    else if (b->naming == TR_NAMES_GGUF || has(b, EXPERTS_GATE_UP))
+        b->result = tr_err_set(b->err, TR_ENOMEM, NULL, "out of memory");
+    else if (b->kind == TR_CHECKPOINT_GGUF || has(b, EXPERTS_GATE_UP))
         stacked_experts(b, c, l->experts);
     else
         separate_experts(b, c, l->experts);
@@ -288,22 +290,23 @@ static void layer(struct binder *b, const struct tr_model_config *c, struct tr_l
     vector(b, POST_MLP_NORM, d, &l->post_mlp_norm);
 }
 
-int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_naming naming, struct tr_plan *plan,
-            struct tr_err *err)
+int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
+            struct tr_load_plan *plan, struct tr_err *err)
 {
     const struct tr_model_config *c = &w->config;
-    struct binder b = {.source = s, .plan = plan, .naming = naming, .err = err};
+    struct binder b = {.source = s, .plan = plan, .kind = kind, .err = err};
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     uint64_t dims[] = {(uint64_t)c->vocab_size, (uint64_t)c->hidden_size};
     struct tr_tensor *embed = take(&b, EMBED, TR_SLOT_EMBED, dims, 2);
-    add(&b, embed, TR_SLOT_EMBED, 0, c->vocab_size, c->hidden_size, w);
-    for (; b.layer < c->n_layers && b.rc != TR_ENOMEM; b.layer++)
+    add(&b, embed, TR_SLOT_EMBED, 0, c->vocab_size, c->hidden_size,
+        (union tr_slot_owner){.weights = w});
+    for (; b.layer < c->n_layers && b.result != TR_ENOMEM; b.layer++)
         layer(&b, c, &w->layers[b.layer]);
     vector(&b, FINAL_NORM, c->hidden_size, &w->final_norm);
     /* GGUF says it by leaving the head out. */
-    w->config.tied |= naming == TR_NAMES_GGUF && !has(&b, HEAD);
+    w->config.tied |= kind == TR_CHECKPOINT_GGUF && !has(&b, HEAD);
     if (c->tied)
         rows(&b, embed, 0, c->vocab_size, c->hidden_size, &w->head);
     else
@@ -313,7 +316,7 @@ int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_naming naming, st
         return tr_err_set(err, TR_EFORMAT, NULL, "%s%s: %zu tensors are missing: %s%s",
                           s->files[0].name, s->n_files > 1 ? " and others" : "", b.missing.n,
                           b.missing.text, tr_names_rest(&b.missing, rest));
-    return b.rc;
+    return b.result;
 }
 
 void tr_bind_unused(const struct tr_source *s, struct tr_buf *b)

@@ -4,14 +4,12 @@
 
 #include "engine/checkpoint/plan.h"
 
-enum tr_naming { TR_NAMES_HF, TR_NAMES_GGUF };
-
 /* Allocates w->layers for w->config, fills in every matrix' n and k, and adds a slot to the plan
  * for each weight, in the order of the arena. Marks the tensors it uses. TR_EFORMAT with all
  * missing names in one message, else with the first tensor whose shape or type is wrong. On
  * failure w holds what was allocated. */
-TR_NODISCARD int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_naming naming,
-                         struct tr_plan *plan, struct tr_err *err);
+TR_NODISCARD int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
+                         struct tr_load_plan *plan, struct tr_err *err);
 
 /* Appends one line that names the tensors that no weight uses; nothing if there are none. */
 void tr_bind_unused(const struct tr_source *s, struct tr_buf *b);

@@ -1,26 +1,79 @@
-/* The tokenizer of either kind of checkpoint; see checkpoint.h. */
+/* Either kind of checkpoint, from its path to what it says of itself; see checkpoint.h. */
 #include "engine/checkpoint/checkpoint.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/safetensors.h"
 #include "engine/text/tokenizer.h"
 
-int tr_checkpoint_open_tokenizer(const char *path, int vocab_size, struct tr_tokenizer **ret,
-                                 struct tr_err *err)
+enum { MAX_CONFIG = 4 << 20 }; /* bytes of config.json */
+
+static int read_config(struct tr_checkpoint *c, struct tr_err *err)
+{
+    struct tr_buf path = {0};
+    char *text = NULL;
+    size_t n = 0;
+    tr_buf_addf(&path, "%s/config.json", c->path);
+    int r = path.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
+                     : tr_file_slurp(path.data, MAX_CONFIG, &text, &n, err);
+    tr_buf_done(&path);
+    if (!r)
+        r = tr_model_config_parse(&c->config, text, n, "config.json", err);
+    free(text);
+    return r;
+}
+
+static int open_folder(struct tr_checkpoint *c, struct tr_err *err)
+{
+    c->kind = TR_CHECKPOINT_FOLDER;
+    int r = read_config(c, err);
+    if (!r)
+        r = tr_generation_read(&c->generation, c->path, err);
+    return r ? r : tr_safetensors_open(&c->source, c->path, err);
+}
+
+static int open_gguf(struct tr_checkpoint *c, struct tr_err *err)
+{
+    c->kind = TR_CHECKPOINT_GGUF;
+    int r = tr_gguf_open(&c->gguf, &c->source, c->path, err);
+    if (!r)
+        r = tr_gguf_config(c->gguf, &c->config, err);
+    return r ? r : tr_gguf_generation(c->gguf, &c->generation, err);
+}
+
+int tr_checkpoint_open(struct tr_checkpoint **ret, const char *path, struct tr_err *err)
 {
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return tr_tokenizer_load(ret, path, vocab_size, err);
-    struct tr_source source;
-    struct tr_gguf *g = NULL;
-    int rc = tr_source_init(&source, err);
-    if (rc)
-        return rc;
-    rc = tr_gguf_open(&g, &source, path, err);
-    if (!rc)
-        rc = tr_gguf_tokenizer(g, vocab_size, ret, err);
-    tr_gguf_close(g);
-    tr_source_done(&source);
-    return rc;
+    struct tr_checkpoint *c = calloc(1, sizeof *c);
+    int r = c && (c->path = strdup(path)) ? tr_source_init(&c->source, err)
+                                          : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (!r)
+        r = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(c, err) : open_gguf(c, err);
+    if (r)
+        tr_checkpoint_close(c);
+    else
+        *ret = c;
+    return r;
+}
+
+struct tr_checkpoint *tr_checkpoint_close(struct tr_checkpoint *c)
+{
+    if (!c)
+        return NULL;
+    tr_gguf_close(c->gguf);
+    tr_source_done(&c->source);
+    free(c->path);
+    free(c);
+    return NULL;
+}
+
+int tr_checkpoint_tokenizer(const struct tr_checkpoint *c, struct tr_tokenizer **ret,
+                            struct tr_err *err)
+{
+    return c->kind == TR_CHECKPOINT_GGUF
+               ? tr_gguf_tokenizer(c->gguf, c->config.vocab_size, ret, err)
+               : tr_tokenizer_load(ret, c->path, c->config.vocab_size, err);
 }

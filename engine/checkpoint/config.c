@@ -35,25 +35,25 @@ static int read_integers(const struct tr_json *root, struct tr_model_config *c, 
             continue;
         }
         int64_t x;
-        int rc = tr_json_as_int(&v, f->min, f->max, &x, err);
-        if (rc)
-            return rc;
+        int r = tr_json_as_int(&v, f->min, f->max, &x, err);
+        if (r)
+            return r;
         *tr_field_int(c, id) = (int)x;
     }
     const struct tr_field *f = &tr_fields[TR_FIELD_WINDOW];
     int64_t window = 0;
-    int rc = tr_json_opt_int(root, f->key[TR_KEYS_JSON], f->min, f->max, &window, err);
+    int r = tr_json_opt_int(root, f->key[TR_KEYS_JSON], f->min, f->max, &window, err);
     c->window = (int)window;
-    return rc;
+    return r;
 }
 
 /* The value of an optional string must be the one that we compute. */
 static int only(const struct tr_json *object, const char *key, const char *want, struct tr_err *err)
 {
     const char *s = want;
-    int rc = tr_json_opt_string(object, key, &s, NULL, err);
-    if (rc)
-        return rc;
+    int r = tr_json_opt_string(object, key, &s, NULL, err);
+    if (r)
+        return r;
     struct tr_json v = tr_json_get(object, key);
     return strcmp(s, want) == 0 ? 0 : tr_json_fail(&v, err, "only \"%s\" is supported", want);
 }
@@ -61,9 +61,9 @@ static int only(const struct tr_json *object, const char *key, const char *want,
 static int read_theta(const struct tr_json *object, double *theta, struct tr_err *err)
 {
     double x = 0;
-    int rc = tr_json_opt_double(object, "rope_theta", 1e-3, 1e15, &x, err);
-    if (rc || x == 0)
-        return rc;
+    int r = tr_json_opt_double(object, "rope_theta", 1e-3, 1e15, &x, err);
+    if (r || x == 0)
+        return r;
     struct tr_json v = tr_json_get(object, "rope_theta");
     if (*theta != 0 && *theta != x)
         return tr_json_fail(&v, err, "%g contradicts another rope_theta of %g", x, *theta);
@@ -75,20 +75,20 @@ static int read_theta(const struct tr_json *object, double *theta, struct tr_err
  * kind, and a theta that agrees with the others. */
 static int read_rope(const struct tr_json *object, double *theta, struct tr_err *err)
 {
-    int rc = only(object, "rope_type", "default", err);
-    if (!rc)
-        rc = only(object, "type", "default", err);
-    if (!rc)
-        rc = read_theta(object, theta, err);
-    if (rc)
-        return rc;
+    int r = only(object, "rope_type", "default", err);
+    if (!r)
+        r = only(object, "type", "default", err);
+    if (!r)
+        r = read_theta(object, theta, err);
+    if (r)
+        return r;
     static const char *const odd[] = {"factor", "partial_rotary_factor"};
     for (size_t i = 0; i < TR_ARRAY_LEN(odd); i++) {
         struct tr_json v = tr_json_get(object, odd[i]);
         double x = 1;
-        rc = tr_json_opt_double(object, odd[i], -HUGE_VAL, HUGE_VAL, &x, err);
-        if (rc)
-            return rc;
+        r = tr_json_opt_double(object, odd[i], -HUGE_VAL, HUGE_VAL, &x, err);
+        if (r)
+            return r;
         if (x != 1)
             return tr_json_fail(&v, err, "%g is not supported", x);
     }
@@ -99,22 +99,22 @@ static int read_all_ropes(const struct tr_json *root, double *theta, struct tr_e
 {
     static const char *const blocks[] = {"rope_parameters", "rope_scaling"};
     static const char *const kinds[] = {"sliding_attention", "full_attention"};
-    int rc = read_theta(root, theta, err);
-    for (size_t i = 0; i < TR_ARRAY_LEN(blocks) && !rc; i++) {
+    int r = read_theta(root, theta, err);
+    for (size_t i = 0; i < TR_ARRAY_LEN(blocks) && !r; i++) {
         struct tr_json block, part;
-        rc = tr_json_opt_object(root, blocks[i], &block, err);
-        if (!rc)
-            rc = read_rope(&block, theta, err);
-        for (size_t k = 0; k < TR_ARRAY_LEN(kinds) && !rc; k++) {
-            rc = tr_json_opt_object(&block, kinds[k], &part, err);
-            if (!rc)
-                rc = read_rope(&part, theta, err);
+        r = tr_json_opt_object(root, blocks[i], &block, err);
+        if (!r)
+            r = read_rope(&block, theta, err);
+        for (size_t k = 0; k < TR_ARRAY_LEN(kinds) && !r; k++) {
+            r = tr_json_opt_object(&block, kinds[k], &part, err);
+            if (!r)
+                r = read_rope(&part, theta, err);
         }
     }
     /* The default of every version of the format. */
-    if (!rc && *theta == 0)
+    if (!r && *theta == 0)
         *theta = 10000;
-    return rc;
+    return r;
 }
 
 static int read_layer_types(const struct tr_json *root, struct tr_model_config *c,
@@ -126,23 +126,23 @@ static int read_layer_types(const struct tr_json *root, struct tr_model_config *
         if (!tr_json_given(&every))
             return tr_json_fail(&list, err, "missing, and so is global_attn_every_n_layers");
         int64_t n;
-        int rc = tr_json_as_int(&every, 1, INT32_MAX, &n, err);
-        for (int i = 0; i < c->n_layers && !rc; i++)
+        int r = tr_json_as_int(&every, 1, INT32_MAX, &n, err);
+        for (int i = 0; i < c->n_layers && !r; i++)
             c->kind[i] = (i + 1) % n ? TR_LOCAL : TR_GLOBAL;
-        return rc;
+        return r;
     }
-    int rc = tr_json_expect(&list, TR_JSON_ARRAY, err);
-    if (rc)
-        return rc;
+    int r = tr_json_expect(&list, TR_JSON_ARRAY, err);
+    if (r)
+        return r;
     if (tr_json_size(&list) != (size_t)c->n_layers)
         return tr_json_fail(&list, err, "has %zu entries, num_hidden_layers is %d",
                             tr_json_size(&list), c->n_layers);
     for (int i = 0; i < c->n_layers; i++) {
         struct tr_json v = tr_json_at(&list, (size_t)i);
         const char *s;
-        rc = tr_json_as_string(&v, &s, NULL, err);
-        if (rc)
-            return rc;
+        r = tr_json_as_string(&v, &s, NULL, err);
+        if (r)
+            return r;
         if (strcmp(s, "sliding_attention") == 0)
             c->kind[i] = TR_LOCAL;
         else if (strcmp(s, "full_attention") == 0)
@@ -158,29 +158,29 @@ static int refuse_others(const struct tr_json *root, struct tr_err *err)
 {
     struct tr_json v = tr_json_get(root, "model_type");
     const char *type;
-    int rc = tr_json_as_string(&v, &type, NULL, err);
-    if (rc)
-        return rc;
+    int r = tr_json_as_string(&v, &type, NULL, err);
+    if (r)
+        return r;
     if (strcmp(type, "afmoe") != 0)
         return tr_json_fail(&v, err, "only \"afmoe\" (Trinity) is supported");
     v = tr_json_get(root, "quantization_config");
     if (tr_json_given(&v))
         return tr_json_fail(&v, err, "quantised safetensors are not supported; use GGUF");
-    rc = only(root, "hidden_act", "silu", err);
-    if (!rc)
-        rc = only(root, "score_func", "sigmoid", err);
+    r = only(root, "hidden_act", "silu", err);
+    if (!r)
+        r = only(root, "score_func", "sigmoid", err);
     bool bias = false;
-    if (!rc)
-        rc = tr_json_opt_bool(root, "attention_bias", &bias, err);
-    if (rc)
-        return rc;
+    if (!r)
+        r = tr_json_opt_bool(root, "attention_bias", &bias, err);
+    if (r)
+        return r;
     v = tr_json_get(root, "attention_bias");
     if (bias)
         return tr_json_fail(&v, err, "attention with biases is not supported");
     int64_t groups = 1;
-    rc = tr_json_opt_int(root, "n_group", INT32_MIN, INT32_MAX, &groups, err);
-    if (rc)
-        return rc;
+    r = tr_json_opt_int(root, "n_group", INT32_MIN, INT32_MAX, &groups, err);
+    if (r)
+        return r;
     v = tr_json_get(root, "n_group");
     return groups == 1 ? 0 : tr_json_fail(&v, err, "group-limited routing is not supported");
 }
@@ -190,17 +190,17 @@ static int read_scalars(const struct tr_json *root, struct tr_model_config *c, s
     double eps, scale;
     bool mup;
     c->route_norm = true;
-    int rc = tr_json_double(root, "rms_norm_eps", 1e-12, 1, &eps, err);
-    if (!rc)
-        rc = tr_json_double(root, "route_scale", 1e-6, 1e6, &scale, err);
-    if (!rc)
-        rc = tr_json_bool(root, "mup_enabled", &mup, err);
-    if (!rc)
-        rc = tr_json_opt_bool(root, "route_norm", &c->route_norm, err);
-    if (!rc)
-        rc = tr_json_opt_bool(root, "tie_word_embeddings", &c->tied, err);
-    if (rc)
-        return rc;
+    int r = tr_json_double(root, "rms_norm_eps", 1e-12, 1, &eps, err);
+    if (!r)
+        r = tr_json_double(root, "route_scale", 1e-6, 1e6, &scale, err);
+    if (!r)
+        r = tr_json_bool(root, "mup_enabled", &mup, err);
+    if (!r)
+        r = tr_json_opt_bool(root, "route_norm", &c->route_norm, err);
+    if (!r)
+        r = tr_json_opt_bool(root, "tie_word_embeddings", &c->tied, err);
+    if (r)
+        return r;
     c->norm_eps = (float)eps;
     c->route_scale = (float)scale;
     c->embed_scale = mup ? (float)sqrt(c->hidden_size) : 1;
@@ -214,34 +214,34 @@ static int read_id(const struct tr_json *root, const char *key, int vocab, int *
     struct tr_json member = tr_json_get(root, key), first = tr_json_at(&member, 0);
     const struct tr_json *v = tr_json_type(&member) == TR_JSON_ARRAY ? &first : &member;
     int64_t x = -1;
-    int rc = tr_json_given(v) ? tr_json_as_int(v, -1, vocab - 1, &x, err) : 0;
+    int r = tr_json_given(v) ? tr_json_as_int(v, -1, vocab - 1, &x, err) : 0;
     *id = (int)x;
-    return rc;
+    return r;
 }
 
 static int read_config(const struct tr_json *root, struct tr_model_config *c, const char *name,
                        struct tr_err *err)
 {
-    int rc = tr_json_expect(root, TR_JSON_OBJECT, err);
-    if (!rc)
-        rc = refuse_others(root, err);
-    if (!rc)
-        rc = read_integers(root, c, err);
-    if (!rc)
-        rc = read_scalars(root, c, err);
-    if (!rc)
-        rc = read_all_ropes(root, &c->rope_theta, err);
-    if (!rc)
-        rc = read_layer_types(root, c, err);
-    if (!rc)
-        rc = read_id(root, "bos_token_id", c->vocab_size, &c->bos_id, err);
-    if (!rc)
-        rc = read_id(root, "eos_token_id", c->vocab_size, &c->eos_id, err);
-    if (!rc)
-        rc = read_id(root, "pad_token_id", c->vocab_size, &c->pad_id, err);
-    if (!rc)
-        rc = tr_fields_check(c, TR_KEYS_JSON, name, err);
-    return rc;
+    int r = tr_json_expect(root, TR_JSON_OBJECT, err);
+    if (!r)
+        r = refuse_others(root, err);
+    if (!r)
+        r = read_integers(root, c, err);
+    if (!r)
+        r = read_scalars(root, c, err);
+    if (!r)
+        r = read_all_ropes(root, &c->rope_theta, err);
+    if (!r)
+        r = read_layer_types(root, c, err);
+    if (!r)
+        r = read_id(root, "bos_token_id", c->vocab_size, &c->bos_id, err);
+    if (!r)
+        r = read_id(root, "eos_token_id", c->vocab_size, &c->eos_id, err);
+    if (!r)
+        r = read_id(root, "pad_token_id", c->vocab_size, &c->pad_id, err);
+    if (!r)
+        r = tr_fields_check(c, TR_KEYS_JSON, name, err);
+    return r;
 }
 
 int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t n, const char *name,
@@ -249,14 +249,14 @@ int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t 
 {
     struct json_t *doc;
     struct tr_err inner;
-    int rc = tr_json_parse(&doc, text, n, &inner);
-    if (rc)
-        return tr_err_set(err, rc == TR_ENOMEM ? rc : TR_EFORMAT, NULL, "%s: %s", name, inner.msg);
+    int r = tr_json_parse(&doc, text, n, &inner);
+    if (r)
+        return tr_err_set(err, r == TR_ENOMEM ? r : TR_EFORMAT, NULL, "%s: %s", name, inner.msg);
     struct tr_json root = tr_json_root(doc, name);
     struct tr_model_config c = {0};
-    rc = read_config(&root, &c, name, err);
-    if (!rc)
+    r = read_config(&root, &c, name, err);
+    if (!r)
         *ret = c;
     tr_json_free(doc);
-    return rc;
+    return r;
 }

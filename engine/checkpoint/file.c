@@ -27,17 +27,17 @@ int tr_file_open(struct tr_file *f, const char *path, struct tr_err *err)
     if (!f->path)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     f->name = printable_name(f->path);
-    int rc = 0;
+    int r = 0;
     struct stat st = {0};
     /* O_NONBLOCK: a FIFO in the place of a file must not stop us here. */
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd < 0 || fstat(f->fd, &st))
-        rc = tr_err_set(err, TR_EIO, NULL, "%s: %s", f->name, strerror(errno));
+        r = tr_err_set(err, TR_EIO, NULL, "%s: %s", f->name, strerror(errno));
     else if (!S_ISREG(st.st_mode))
-        rc = tr_err_set(err, TR_EFORMAT, NULL, "%s: not a regular file", f->name);
-    if (rc) {
+        r = tr_err_set(err, TR_EFORMAT, NULL, "%s: not a regular file", f->name);
+    if (r) {
         tr_file_done(f);
-        return rc;
+        return r;
     }
     f->size = (uint64_t)st.st_size;
     f->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
@@ -92,23 +92,23 @@ bool tr_file_map(struct tr_file *f)
 int tr_file_slurp(const char *path, size_t max_bytes, char **ret, size_t *ret_n, struct tr_err *err)
 {
     struct tr_file f;
-    int rc = tr_file_open(&f, path, err);
-    if (rc)
-        return rc;
+    int r = tr_file_open(&f, path, err);
+    if (r)
+        return r;
     char *text = f.size <= max_bytes ? calloc(1, f.size + 1) : NULL;
     if (text)
-        rc = tr_file_read(&f, 0, text, f.size, err);
+        r = tr_file_read(&f, 0, text, f.size, err);
     else if (f.size > max_bytes)
-        rc = tr_err_set(err, TR_EFORMAT, NULL, "%s: %llu bytes, more than %zu", f.name,
-                        (unsigned long long)f.size, max_bytes);
+        r = tr_err_set(err, TR_EFORMAT, NULL, "%s: %llu bytes, more than %zu", f.name,
+                       (unsigned long long)f.size, max_bytes);
     else
-        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    if (rc) {
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (r) {
         free(text);
     } else {
         *ret = text;
         *ret_n = f.size;
     }
     tr_file_done(&f);
-    return rc;
+    return r;
 }

@@ -13,9 +13,11 @@
 
 #include "engine/checkpoint/fields.h"
 
-#define MAX_HEADER (256u << 20) /* the largest vocabularies need some ten MiB */
-#define MAX_KEYS   65536
-#define MAX_KEY    65535 /* bytes, as the format has it */
+enum {
+    MAX_HEADER = 256 << 20, /* bytes; the largest vocabularies need some ten MiB */
+    MAX_KEYS = 65536,
+    MAX_KEY = 65535 /* bytes, as the format has it */
+};
 
 /* Offsets, not pointers: the header's bytes move while it is read. */
 struct entry {
@@ -70,116 +72,116 @@ static const struct {
 
 /* ---- reading ---- */
 
-static int bad(const struct reader *r, const char *fmt, ...) TR_PRINTF(2, 3);
-static int bad(const struct reader *r, const char *fmt, ...)
+static int bad(const struct reader *in, const char *fmt, ...) TR_PRINTF(2, 3);
+static int bad(const struct reader *in, const char *fmt, ...)
 {
     struct tr_err inner;
     va_list ap;
     va_start(ap, fmt);
     tr_err_vset(&inner, TR_EFORMAT, NULL, fmt, ap);
     va_end(ap);
-    return tr_err_set(r->err, TR_EFORMAT, NULL, "%s: %s", r->f->name, inner.msg);
+    return tr_err_set(in->err, TR_EFORMAT, NULL, "%s: %s", in->f->name, inner.msg);
 }
 
 /* The next n bytes are in memory after it, or it fails. */
-static int need(struct reader *r, uint64_t n)
+static int need(struct reader *in, uint64_t n)
 {
-    if (n > r->f->size - r->pos)
-        return bad(r, "ends inside its header: %llu bytes, wants %llu more at byte %zu",
-                   (unsigned long long)r->f->size, (unsigned long long)n, r->pos);
-    if (n <= r->have - r->pos)
+    if (n > in->f->size - in->pos)
+        return bad(in, "ends inside its header: %llu bytes, wants %llu more at byte %zu",
+                   (unsigned long long)in->f->size, (unsigned long long)n, in->pos);
+    if (n <= in->have - in->pos)
         return 0;
-    if (n > MAX_HEADER - TR_MIN(r->pos, MAX_HEADER))
-        return bad(r, "its header is larger than %u bytes", MAX_HEADER);
+    if (n > MAX_HEADER - TR_MIN(in->pos, (size_t)MAX_HEADER))
+        return bad(in, "its header is larger than %d bytes", MAX_HEADER);
     /* In growing steps, so that a header costs few reads and no more than twice its size. */
-    size_t want = TR_MAX(TR_MAX(r->pos + n, 2 * r->have), (size_t)1 << 16);
-    want = TR_MIN(want, r->f->size);
-    uint8_t *p = realloc(r->g->header, want);
+    size_t want = TR_MAX(TR_MAX(in->pos + n, 2 * in->have), (size_t)1 << 16);
+    want = TR_MIN(want, in->f->size);
+    uint8_t *p = realloc(in->g->header, want);
     if (!p) {
-        tr_err_set(r->err, TR_ENOMEM, NULL, "out of memory");
+        tr_err_set(in->err, TR_ENOMEM, NULL, "out of memory");
         return TR_ENOMEM;
     }
-    r->g->header = p;
-    int rc = tr_file_read(r->f, r->have, p + r->have, want - r->have, r->err);
-    if (!rc)
-        r->have = want;
-    return rc;
+    in->g->header = p;
+    int r = tr_file_read(in->f, in->have, p + in->have, want - in->have, in->err);
+    if (!r)
+        in->have = want;
+    return r;
 }
 
-static int read_bytes(struct reader *r, void *dst, size_t n)
+static int read_bytes(struct reader *in, void *dst, size_t n)
 {
-    int rc = need(r, n);
-    if (rc)
-        return rc;
-    memcpy(dst, r->g->header + r->pos, n);
-    r->pos += n;
+    int r = need(in, n);
+    if (r)
+        return r;
+    memcpy(dst, in->g->header + in->pos, n);
+    in->pos += n;
     return 0;
 }
 
-static int read_u32(struct reader *r, uint32_t *ret)
+static int read_u32(struct reader *in, uint32_t *ret)
 {
-    return read_bytes(r, ret, sizeof *ret);
+    return read_bytes(in, ret, sizeof *ret);
 }
 
-static int read_u64(struct reader *r, uint64_t *ret)
+static int read_u64(struct reader *in, uint64_t *ret)
 {
-    return read_bytes(r, ret, sizeof *ret);
+    return read_bytes(in, ret, sizeof *ret);
 }
 
 /* A length-counted string; *ret is its offset. */
-static int read_string(struct reader *r, size_t *ret, size_t *ret_n)
+static int read_string(struct reader *in, size_t *ret, size_t *ret_n)
 {
     uint64_t n;
-    int rc = read_u64(r, &n);
-    if (!rc)
-        rc = need(r, n);
-    if (rc)
-        return rc;
-    *ret = r->pos;
+    int r = read_u64(in, &n);
+    if (!r)
+        r = need(in, n);
+    if (r)
+        return r;
+    *ret = in->pos;
     *ret_n = n;
-    r->pos += n;
+    in->pos += n;
     return 0;
 }
 
-static int skip_strings(struct reader *r, uint64_t count)
+static int skip_strings(struct reader *in, uint64_t count)
 {
-    int rc = 0;
+    int r = 0;
     size_t at, n;
-    for (uint64_t i = 0; i < count && !rc; i++)
-        rc = read_string(r, &at, &n);
-    return rc;
+    for (uint64_t i = 0; i < count && !r; i++)
+        r = read_string(in, &at, &n);
+    return r;
 }
 
 /* ---- metadata ---- */
 
-static int read_value(struct reader *r, struct entry *e)
+static int read_value(struct reader *in, struct entry *e)
 {
     uint32_t type;
-    int rc = read_u32(r, &type);
-    if (rc)
-        return rc;
+    int r = read_u32(in, &type);
+    if (r)
+        return r;
     e->count = 1;
     e->array = type == TR_GGUF_ARRAY;
     if (e->array) {
-        rc = read_u32(r, &type);
-        if (!rc)
-            rc = read_u64(r, &e->count);
-        if (rc)
-            return rc;
+        r = read_u32(in, &type);
+        if (!r)
+            r = read_u64(in, &e->count);
+        if (r)
+            return r;
     }
     if (type >= TR_GGUF_TYPES || type == TR_GGUF_ARRAY)
-        return bad(r, "a metadata value has the unknown type %u", type);
+        return bad(in, "a metadata value has the unknown type %u", type);
     e->type = (enum tr_gguf_type)type;
-    e->value = r->pos;
+    e->value = in->pos;
     uint64_t bytes;
     if (__builtin_mul_overflow(e->count, value_bytes[type], &bytes))
         bytes = UINT64_MAX;
-    rc = need(r, bytes);
-    if (rc)
-        return rc;
+    r = need(in, bytes);
+    if (r)
+        return r;
     if (type == TR_GGUF_STRING)
-        return skip_strings(r, e->count);
-    r->pos += bytes;
+        return skip_strings(in, e->count);
+    in->pos += bytes;
     return 0;
 }
 
@@ -196,30 +198,30 @@ static int compare_entries(const void *a, const void *b, void *header)
     return compare_texts(h + x->key, x->key_bytes, h + y->key, y->key_bytes);
 }
 
-static int read_metadata(struct reader *r, uint64_t n)
+static int read_metadata(struct reader *in, uint64_t n)
 {
-    struct tr_gguf *g = r->g;
+    struct tr_gguf *g = in->g;
     /* The least that an entry takes: length, one byte of key, type, one byte of value. */
-    if (n > MAX_KEYS || n > (r->f->size - r->pos) / 14)
-        return bad(r, "claims %llu metadata keys", (unsigned long long)n);
+    if (n > MAX_KEYS || n > (in->f->size - in->pos) / 14)
+        return bad(in, "claims %llu metadata keys", (unsigned long long)n);
     g->entries = calloc(n ? n : 1, sizeof *g->entries);
     if (!g->entries)
-        return tr_err_set(r->err, TR_ENOMEM, NULL, "out of memory");
+        return tr_err_set(in->err, TR_ENOMEM, NULL, "out of memory");
     for (; g->n_entries < n; g->n_entries++) {
         struct entry *e = &g->entries[g->n_entries];
-        int rc = read_string(r, &e->key, &e->key_bytes);
-        if (rc)
-            return rc;
+        int r = read_string(in, &e->key, &e->key_bytes);
+        if (r)
+            return r;
         if (e->key_bytes == 0 || e->key_bytes > MAX_KEY)
-            return bad(r, "metadata key %zu has %zu bytes", g->n_entries, e->key_bytes);
-        rc = read_value(r, e);
-        if (rc)
-            return rc;
+            return bad(in, "metadata key %zu has %zu bytes", g->n_entries, e->key_bytes);
+        r = read_value(in, e);
+        if (r)
+            return r;
     }
     qsort_r(g->entries, n, sizeof *g->entries, compare_entries, g->header);
     for (uint64_t i = 1; i < n; i++)
         if (compare_entries(&g->entries[i - 1], &g->entries[i], g->header) == 0)
-            return bad(r, "a metadata key occurs twice");
+            return bad(in, "a metadata key occurs twice");
     return 0;
 }
 
@@ -240,73 +242,73 @@ static bool pad(uint64_t n, uint64_t alignment, uint64_t *ret)
 }
 
 /* One entry of the directory; t->offset is relative to the data. */
-static int read_tensor(struct reader *r, struct tr_source *s, int file, struct extent *x)
+static int read_tensor(struct reader *in, struct tr_source *s, int file, struct extent *x)
 {
     struct tr_tensor t = {.file = file};
     size_t at, n;
     uint32_t n_dims, type;
-    int rc = read_string(r, &at, &n);
-    if (!rc)
-        rc = read_u32(r, &n_dims);
-    if (rc)
-        return rc;
-    if (!tr_name_printable((const char *)r->g->header + at, n))
-        return bad(r, "the name of tensor %zu is not printable", s->n_tensors);
+    int r = read_string(in, &at, &n);
+    if (!r)
+        r = read_u32(in, &n_dims);
+    if (r)
+        return r;
+    if (!tr_name_printable((const char *)in->g->header + at, n))
+        return bad(in, "the name of tensor %zu is not printable", s->n_tensors);
     char name[TR_MAX_NAME + 1] = {0};
-    memcpy(name, r->g->header + at, n);
+    memcpy(name, in->g->header + at, n);
     if (n_dims < 1 || n_dims > 4)
-        return bad(r, "%s: has %u dimensions", name, n_dims);
+        return bad(in, "%s: has %u dimensions", name, n_dims);
     t.n_dims = (int)n_dims;
-    for (uint32_t i = 0; i < n_dims && !rc; i++)
-        rc = read_u64(r, &t.dims[n_dims - 1 - i]);
-    if (!rc)
-        rc = read_u32(r, &type);
-    if (!rc)
-        rc = read_u64(r, &t.offset);
-    if (rc)
-        return rc;
+    for (uint32_t i = 0; i < n_dims && !r; i++)
+        r = read_u64(in, &t.dims[n_dims - 1 - i]);
+    if (!r)
+        r = read_u32(in, &type);
+    if (!r)
+        r = read_u64(in, &t.offset);
+    if (r)
+        return r;
     if (type >= TR_ARRAY_LEN(tensor_types) || !tensor_types[type].name)
-        return bad(r, "%s: has the unknown type %u", name, type);
+        return bad(in, "%s: has the unknown type %u", name, type);
     t.type = tensor_types[type].type;
     t.type_name = tensor_types[type].name;
     uint64_t elements, k = t.dims[n_dims - 1];
     if (!tr_tensor_elements(&t, &elements) || elements == 0 || k % tensor_types[type].elements ||
         __builtin_mul_overflow(elements / tensor_types[type].elements, tensor_types[type].bytes,
                                &t.bytes))
-        return bad(r, "%s: its shape is impossible for %s", name, t.type_name);
+        return bad(in, "%s: its shape is impossible for %s", name, t.type_name);
     if (t.offset != x->used)
-        return bad(r, "%s: begins at byte %llu of the data, not %llu", name,
+        return bad(in, "%s: begins at byte %llu of the data, not %llu", name,
                    (unsigned long long)t.offset, (unsigned long long)x->used);
-    if (__builtin_add_overflow(t.offset, t.bytes, &x->end) || x->end > r->f->size ||
+    if (__builtin_add_overflow(t.offset, t.bytes, &x->end) || x->end > in->f->size ||
         !pad(x->end, x->alignment, &x->used))
-        return bad(r, "%s: ends at byte %llu of the data, the file has %llu bytes", name,
-                   (unsigned long long)x->end, (unsigned long long)r->f->size);
-    return tr_source_add(s, &t, name, n, r->err);
+        return bad(in, "%s: ends at byte %llu of the data, the file has %llu bytes", name,
+                   (unsigned long long)x->end, (unsigned long long)in->f->size);
+    return tr_source_add(s, &t, name, n, in->err);
 }
 
-static int read_tensors(struct reader *r, struct tr_source *s, int file, uint64_t n)
+static int read_tensors(struct reader *in, struct tr_source *s, int file, uint64_t n)
 {
     /* Name length and a byte, dimensions and one of them, type, offset. */
-    if (n > TR_MAX_TENSORS || n > (r->f->size - r->pos) / 33)
-        return bad(r, "claims %llu tensors", (unsigned long long)n);
+    if (n > TR_MAX_TENSORS || n > (in->f->size - in->pos) / 33)
+        return bad(in, "claims %llu tensors", (unsigned long long)n);
     int64_t alignment = 32;
-    int rc = tr_gguf_int(r->g, "general.alignment", false, 1, 1 << 20, &alignment, r->err);
-    if (rc)
-        return rc;
+    int r = tr_gguf_int(in->g, "general.alignment", false, 1, 1 << 20, &alignment, in->err);
+    if (r)
+        return r;
     if (alignment & (alignment - 1))
-        return bad(r, "general.alignment: %lld is no power of two", (long long)alignment);
+        return bad(in, "general.alignment: %lld is no power of two", (long long)alignment);
     struct extent x = {.alignment = (uint64_t)alignment};
     size_t first = s->n_tensors;
-    for (uint64_t i = 0; i < n && !rc; i++)
-        rc = read_tensor(r, s, file, &x);
+    for (uint64_t i = 0; i < n && !r; i++)
+        r = read_tensor(in, s, file, &x);
     uint64_t data;
-    if (rc || !pad(r->pos, x.alignment, &data))
-        return rc ? rc : bad(r, "general.alignment: too large");
+    if (r || !pad(in->pos, x.alignment, &data))
+        return r ? r : bad(in, "general.alignment: too large");
     /* Without tensors (a split set's first file may have none) nothing pads the header. The last
      * tensor may be padded. Neither sum can wrap: each term is at most about the file's size. */
-    uint64_t end = n ? data + x.end : r->pos;
-    if (r->f->size < end || r->f->size > data + x.used)
-        return bad(r, "has %llu bytes, its header describes %llu", (unsigned long long)r->f->size,
+    uint64_t end = n ? data + x.end : in->pos;
+    if (in->f->size < end || in->f->size > data + x.used)
+        return bad(in, "has %llu bytes, its header describes %llu", (unsigned long long)in->f->size,
                    (unsigned long long)end);
     for (size_t i = first; i < s->n_tensors; i++)
         s->tensors[i].offset += data;
@@ -318,26 +320,26 @@ static int read_tensors(struct reader *r, struct tr_source *s, int file, uint64_
 /* Reads one file's header into g (fresh) and its tensors into s. */
 static int read_file(struct tr_gguf *g, struct tr_source *s, int file, struct tr_err *err)
 {
-    struct reader r = {.f = &s->files[file], .g = g, .err = err};
+    struct reader in = {.f = &s->files[file], .g = g, .err = err};
     char magic[4];
     uint32_t version = 0;
     uint64_t n_tensors = 0, n_entries = 0;
-    g->name = strdup(r.f->name);
-    int rc = g->name ? read_bytes(&r, magic, sizeof magic)
-                     : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    if (!rc && memcmp(magic, "GGUF", 4) != 0)
-        rc = bad(&r, "not a GGUF file");
-    if (!rc)
-        rc = read_u32(&r, &version);
-    if (!rc && version != 2 && version != 3)
-        rc = bad(&r, "GGUF version %u is not supported (2 and 3 are, little-endian)", version);
-    if (!rc)
-        rc = read_u64(&r, &n_tensors);
-    if (!rc)
-        rc = read_u64(&r, &n_entries);
-    if (!rc)
-        rc = read_metadata(&r, n_entries);
-    return rc ? rc : read_tensors(&r, s, file, n_tensors);
+    g->name = strdup(in.f->name);
+    int r = g->name ? read_bytes(&in, magic, sizeof magic)
+                    : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (!r && memcmp(magic, "GGUF", 4) != 0)
+        r = bad(&in, "not a GGUF file");
+    if (!r)
+        r = read_u32(&in, &version);
+    if (!r && version != 2 && version != 3)
+        r = bad(&in, "GGUF version %u is not supported (2 and 3 are, little-endian)", version);
+    if (!r)
+        r = read_u64(&in, &n_tensors);
+    if (!r)
+        r = read_u64(&in, &n_entries);
+    if (!r)
+        r = read_metadata(&in, n_entries);
+    return r ? r : read_tensors(&in, s, file, n_tensors);
 }
 
 struct tr_gguf *tr_gguf_close(struct tr_gguf *g)
@@ -356,25 +358,25 @@ static int read_part(struct tr_gguf **ret, struct tr_source *s, const char *path
                      int64_t *count, struct tr_err *err)
 {
     int file;
-    int rc = tr_source_add_file(s, path, &file, err);
-    if (rc)
-        return rc;
+    int r = tr_source_add_file(s, path, &file, err);
+    if (r)
+        return r;
     struct tr_gguf *g = calloc(1, sizeof *g);
     if (!g)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     int64_t want = *count, found_no = 0, found = 1;
-    rc = read_file(g, s, file, err);
-    if (!rc)
-        rc = tr_gguf_int(g, "split.no", false, 0, UINT16_MAX, &found_no, err);
-    if (!rc)
-        rc = tr_gguf_int(g, "split.count", false, 0, TR_MAX_FILES, &found, err);
+    r = read_file(g, s, file, err);
+    if (!r)
+        r = tr_gguf_int(g, "split.no", false, 0, UINT16_MAX, &found_no, err);
+    if (!r)
+        r = tr_gguf_int(g, "split.count", false, 0, TR_MAX_FILES, &found, err);
     found = TR_MAX(found, 1);
-    if (!rc && (found_no != no || (want && found != want)))
-        rc = tr_fields_fail(err, g->name, "split.no", "part %lld of %lld, expected part %lld",
-                            (long long)found_no + 1, (long long)found, (long long)no + 1);
-    if (rc) {
+    if (!r && (found_no != no || (want && found != want)))
+        r = tr_fields_fail(err, g->name, "split.no", "part %lld of %lld, expected part %lld",
+                           (long long)found_no + 1, (long long)found, (long long)no + 1);
+    if (r) {
         tr_gguf_close(g);
-        return rc;
+        return r;
     }
     *count = found;
     *ret = g;
@@ -391,40 +393,40 @@ static int read_other_parts(const struct tr_gguf *g, struct tr_source *s, const 
     if (n < m || strcmp(path + n - m, tail) != 0)
         return tr_fields_fail(err, g->name, "split.count", "the name of part 1 must end in %s",
                               tail);
-    int rc = 0;
-    for (int i = 1; i < count && !rc; i++) {
+    int r = 0;
+    for (int i = 1; i < count && !r; i++) {
         struct tr_buf other = {0};
         struct tr_gguf *part = NULL;
         tr_buf_add(&other, path, n - m);
         tr_buf_addf(&other, "-%05d-of-%05d.gguf", i + 1, (int)count);
-        rc = other.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
-                       : read_part(&part, s, other.data, i, &count, err);
+        r = other.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
+                      : read_part(&part, s, other.data, i, &count, err);
         tr_gguf_close(part);
         tr_buf_done(&other);
     }
     int64_t tensors = (int64_t)s->n_tensors;
-    if (!rc)
-        rc = tr_gguf_int(g, "split.tensors.count", false, 0, INT32_MAX, &tensors, err);
-    if (!rc && (size_t)tensors != s->n_tensors)
-        rc = tr_fields_fail(err, g->name, "split.tensors.count", "says %lld, the parts have %zu",
-                            (long long)tensors, s->n_tensors);
-    return rc;
+    if (!r)
+        r = tr_gguf_int(g, "split.tensors.count", false, 0, INT32_MAX, &tensors, err);
+    if (!r && (size_t)tensors != s->n_tensors)
+        r = tr_fields_fail(err, g->name, "split.tensors.count", "says %lld, the parts have %zu",
+                           (long long)tensors, s->n_tensors);
+    return r;
 }
 
 int tr_gguf_open(struct tr_gguf **ret, struct tr_source *s, const char *path, struct tr_err *err)
 {
     struct tr_gguf *g = NULL;
     int64_t count = 0;
-    int rc = read_part(&g, s, path, 0, &count, err);
-    if (!rc && count > 1)
-        rc = read_other_parts(g, s, path, count, err);
-    if (!rc)
-        rc = tr_source_seal(s, err);
-    if (rc)
+    int r = read_part(&g, s, path, 0, &count, err);
+    if (!r && count > 1)
+        r = read_other_parts(g, s, path, count, err);
+    if (!r)
+        r = tr_source_seal(s, err);
+    if (r)
         g = tr_gguf_close(g);
     else
         *ret = g;
-    return rc;
+    return r;
 }
 
 /* ---- access ---- */
@@ -468,9 +470,9 @@ int tr_gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t
 {
     struct tr_gguf_value v;
     bool found;
-    int rc = scalar(g, key, required, &v, &found, err);
-    if (rc || !found)
-        return rc;
+    int r = scalar(g, key, required, &v, &found, err);
+    if (r || !found)
+        return r;
     int64_t x;
     if (v.type == TR_GGUF_BOOL || !tr_gguf_next_int(&v, &x))
         return tr_fields_fail(err, g->name, key, "not an integer of at most 63 bits");
@@ -486,9 +488,9 @@ int tr_gguf_double(const struct tr_gguf *g, const char *key, bool required, doub
 {
     struct tr_gguf_value v;
     bool found;
-    int rc = scalar(g, key, required, &v, &found, err);
-    if (rc || !found)
-        return rc;
+    int r = scalar(g, key, required, &v, &found, err);
+    if (r || !found)
+        return r;
     float f;
     double d;
     if (v.type == TR_GGUF_F32) {
@@ -510,9 +512,9 @@ int tr_gguf_bool(const struct tr_gguf *g, const char *key, bool required, bool *
 {
     struct tr_gguf_value v;
     bool found;
-    int rc = scalar(g, key, required, &v, &found, err);
-    if (rc || !found)
-        return rc;
+    int r = scalar(g, key, required, &v, &found, err);
+    if (r || !found)
+        return r;
     if (v.type != TR_GGUF_BOOL || *v.data > 1)
         return tr_fields_fail(err, g->name, key, "not a boolean");
     *ret = *v.data;
@@ -524,9 +526,9 @@ int tr_gguf_string(const struct tr_gguf *g, const char *key, bool required, cons
 {
     struct tr_gguf_value v;
     bool found;
-    int rc = scalar(g, key, required, &v, &found, err);
-    if (rc || !found)
-        return rc;
+    int r = scalar(g, key, required, &v, &found, err);
+    if (r || !found)
+        return r;
     return tr_gguf_next_string(&v, ret, ret_n) ? 0
                                                : tr_fields_fail(err, g->name, key, "not a string");
 }

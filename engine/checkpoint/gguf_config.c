@@ -38,9 +38,9 @@ static int read_integers(const struct tr_gguf *g, struct tr_model_config *c, str
             x = (int64_t)tokens.count;
             required = false;
         }
-        int rc = tr_gguf_int(g, key, required, f->min, f->max, &x, err);
-        if (rc)
-            return rc;
+        int r = tr_gguf_int(g, key, required, f->min, f->max, &x, err);
+        if (r)
+            return r;
         *tr_field_int(c, id) = (int)x;
     }
     return 0;
@@ -50,11 +50,11 @@ static int read_integers(const struct tr_gguf *g, struct tr_model_config *c, str
 static int only(const struct tr_gguf *g, const char *key, int64_t want, struct tr_err *err)
 {
     int64_t x = want;
-    int rc = tr_gguf_int(g, key, false, INT64_MIN, INT64_MAX, &x, err);
-    if (!rc && x != want)
-        rc = tr_fields_fail(err, tr_gguf_name(g), key, "%lld, only %lld is supported", (long long)x,
-                            (long long)want);
-    return rc;
+    int r = tr_gguf_int(g, key, false, INT64_MIN, INT64_MAX, &x, err);
+    if (!r && x != want)
+        r = tr_fields_fail(err, tr_gguf_name(g), key, "%lld, only %lld is supported", (long long)x,
+                           (long long)want);
+    return r;
 }
 
 static int read_routing(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
@@ -62,50 +62,50 @@ static int read_routing(const struct tr_gguf *g, struct tr_model_config *c, stru
     int64_t gating = GATING_SIGMOID, groups = 1;
     double scale = 1;
     c->route_norm = true;
-    int rc = tr_gguf_int(g, "afmoe.expert_gating_func", false, 0, INT32_MAX, &gating, err);
-    if (!rc && gating != GATING_SIGMOID)
-        rc = fail(g, err, "afmoe.expert_gating_func",
-                  gating == GATING_SOFTMAX ? "softmax is not supported" : "unknown function");
-    if (!rc)
-        rc = tr_gguf_bool(g, "afmoe.expert_weights_norm", false, &c->route_norm, err);
-    if (!rc)
-        rc = tr_gguf_double(g, "afmoe.expert_weights_scale", false, 0, 1e6, &scale, err);
-    if (!rc)
-        rc = tr_gguf_int(g, "afmoe.expert_group_count", false, 0, INT32_MAX, &groups, err);
-    if (!rc && groups > 1)
-        rc = fail(g, err, "afmoe.expert_group_count", "group-limited routing is not supported");
+    int r = tr_gguf_int(g, "afmoe.expert_gating_func", false, 0, INT32_MAX, &gating, err);
+    if (!r && gating != GATING_SIGMOID)
+        r = fail(g, err, "afmoe.expert_gating_func",
+                 gating == GATING_SOFTMAX ? "softmax is not supported" : "unknown function");
+    if (!r)
+        r = tr_gguf_bool(g, "afmoe.expert_weights_norm", false, &c->route_norm, err);
+    if (!r)
+        r = tr_gguf_double(g, "afmoe.expert_weights_scale", false, 0, 1e6, &scale, err);
+    if (!r)
+        r = tr_gguf_int(g, "afmoe.expert_group_count", false, 0, INT32_MAX, &groups, err);
+    if (!r && groups > 1)
+        r = fail(g, err, "afmoe.expert_group_count", "group-limited routing is not supported");
     /* The format's word for "do not scale". */
     c->route_scale = scale == 0 ? 1 : (float)scale;
-    return rc;
+    return r;
 }
 
 static int read_rope(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
 {
     static const char *const thetas[] = {"afmoe.rope.freq_base", "afmoe.rope.freq_base_swa"};
     static const char *const factors[] = {"afmoe.rope.scaling.factor", "afmoe.rope.scale_linear"};
-    int rc = 0;
-    for (size_t i = 0; i < TR_ARRAY_LEN(thetas) && !rc; i++) {
+    int r = 0;
+    for (size_t i = 0; i < TR_ARRAY_LEN(thetas) && !r; i++) {
         double theta = c->rope_theta;
-        rc = tr_gguf_double(g, thetas[i], false, 1e-3, 1e15, &theta, err);
-        if (!rc && c->rope_theta != 0 && theta != c->rope_theta)
-            rc = fail(g, err, thetas[i], "contradicts afmoe.rope.freq_base");
+        r = tr_gguf_double(g, thetas[i], false, 1e-3, 1e15, &theta, err);
+        if (!r && c->rope_theta != 0 && theta != c->rope_theta)
+            r = fail(g, err, thetas[i], "contradicts afmoe.rope.freq_base");
         c->rope_theta = theta;
     }
     if (c->rope_theta == 0)
         c->rope_theta = 10000;
-    for (size_t i = 0; i < TR_ARRAY_LEN(factors) && !rc; i++) {
+    for (size_t i = 0; i < TR_ARRAY_LEN(factors) && !r; i++) {
         double factor = 0;
-        rc = tr_gguf_double(g, factors[i], false, -HUGE_VAL, HUGE_VAL, &factor, err);
-        if (!rc && factor != 0 && factor != 1)
-            rc = fail(g, err, factors[i], "RoPE scaling is not supported");
+        r = tr_gguf_double(g, factors[i], false, -HUGE_VAL, HUGE_VAL, &factor, err);
+        if (!r && factor != 0 && factor != 1)
+            r = fail(g, err, factors[i], "RoPE scaling is not supported");
     }
     const char *type = "none";
     size_t n = strlen(type);
-    if (!rc)
-        rc = tr_gguf_string(g, "afmoe.rope.scaling.type", false, &type, &n, err);
-    if (!rc && !(n == 4 && memcmp(type, "none", n) == 0))
-        rc = fail(g, err, "afmoe.rope.scaling.type", "RoPE scaling is not supported");
-    return rc ? rc : only(g, "afmoe.rope.dimension_count", c->head_dim, err);
+    if (!r)
+        r = tr_gguf_string(g, "afmoe.rope.scaling.type", false, &type, &n, err);
+    if (!r && !(n == 4 && memcmp(type, "none", n) == 0))
+        r = fail(g, err, "afmoe.rope.scaling.type", "RoPE scaling is not supported");
+    return r ? r : only(g, "afmoe.rope.dimension_count", c->head_dim, err);
 }
 
 /* Layer kinds from a period (0: all have a window) or from one flag a layer (true: a window). */
@@ -115,10 +115,10 @@ static int read_kinds(const struct tr_gguf *g, struct tr_model_config *c, struct
     int64_t period = DEFAULT_PERIOD;
     struct tr_gguf_value v;
     if (!tr_gguf_find(g, key, &v) || !v.array) {
-        int rc = tr_gguf_int(g, key, false, 0, INT32_MAX, &period, err);
-        for (int i = 0; i < c->n_layers && !rc; i++)
+        int r = tr_gguf_int(g, key, false, 0, INT32_MAX, &period, err);
+        for (int i = 0; i < c->n_layers && !r; i++)
             c->kind[i] = period == 0 || (i + 1) % period ? TR_LOCAL : TR_GLOBAL;
-        return rc;
+        return r;
     }
     if (v.count != (uint64_t)c->n_layers)
         return tr_fields_fail(err, tr_gguf_name(g), key, "has %llu entries for %d layers",
@@ -135,9 +135,9 @@ static int read_kinds(const struct tr_gguf *g, struct tr_model_config *c, struct
 static int read_id(const struct tr_gguf *g, const char *key, int vocab, int *id, struct tr_err *err)
 {
     int64_t x = -1;
-    int rc = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
+    int r = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
     *id = (int)x;
-    return rc;
+    return r;
 }
 
 int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct tr_err *err)
@@ -146,31 +146,31 @@ int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct 
     const char *arch;
     size_t n;
     double eps = 0;
-    int rc = tr_gguf_string(g, "general.architecture", true, &arch, &n, err);
-    if (!rc && !(n == 5 && memcmp(arch, "afmoe", n) == 0))
-        rc = fail(g, err, "general.architecture", "only afmoe (Trinity) is supported");
-    if (!rc)
-        rc = read_integers(g, &c, err);
-    if (!rc)
-        rc = tr_gguf_double(g, "afmoe.attention.layer_norm_rms_epsilon", true, 1e-12, 1, &eps, err);
-    if (!rc)
-        rc = only(g, "afmoe.attention.value_length", c.head_dim, err);
-    if (!rc)
-        rc = read_routing(g, &c, err);
-    if (!rc)
-        rc = read_rope(g, &c, err);
-    if (!rc)
-        rc = read_kinds(g, &c, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.bos_token_id", c.vocab_size, &c.bos_id, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.eos_token_id", c.vocab_size, &c.eos_id, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.padding_token_id", c.vocab_size, &c.pad_id, err);
-    if (!rc)
-        rc = tr_fields_check(&c, TR_KEYS_GGUF, tr_gguf_name(g), err);
-    if (rc)
-        return rc;
+    int r = tr_gguf_string(g, "general.architecture", true, &arch, &n, err);
+    if (!r && !(n == 5 && memcmp(arch, "afmoe", n) == 0))
+        r = fail(g, err, "general.architecture", "only afmoe (Trinity) is supported");
+    if (!r)
+        r = read_integers(g, &c, err);
+    if (!r)
+        r = tr_gguf_double(g, "afmoe.attention.layer_norm_rms_epsilon", true, 1e-12, 1, &eps, err);
+    if (!r)
+        r = only(g, "afmoe.attention.value_length", c.head_dim, err);
+    if (!r)
+        r = read_routing(g, &c, err);
+    if (!r)
+        r = read_rope(g, &c, err);
+    if (!r)
+        r = read_kinds(g, &c, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.bos_token_id", c.vocab_size, &c.bos_id, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.eos_token_id", c.vocab_size, &c.eos_id, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.padding_token_id", c.vocab_size, &c.pad_id, err);
+    if (!r)
+        r = tr_fields_check(&c, TR_KEYS_GGUF, tr_gguf_name(g), err);
+    if (r)
+        return r;
     c.norm_eps = (float)eps;
     c.embed_scale = (float)sqrt(c.hidden_size);
     *ret = c;

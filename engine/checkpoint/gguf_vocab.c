@@ -73,9 +73,9 @@ static int read_types(const struct tr_gguf *g, int n, int32_t **ret, struct tr_e
 static int read_id(const struct tr_gguf *g, const char *key, int vocab, int *id, struct tr_err *err)
 {
     int64_t x = -1;
-    int rc = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
+    int r = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
     *id = (int)x;
-    return rc;
+    return r;
 }
 
 /* A string that is to end with NUL; NULL if the key is absent. The caller frees it. */
@@ -83,9 +83,9 @@ static int copy_string(const struct tr_gguf *g, const char *key, char **ret, str
 {
     const char *s = NULL;
     size_t n = 0;
-    int rc = tr_gguf_string(g, key, false, &s, &n, err);
-    if (rc || !s)
-        return rc;
+    int r = tr_gguf_string(g, key, false, &s, &n, err);
+    if (r || !s)
+        return r;
     if (memchr(s, '\0', n))
         return tr_fields_fail(err, tr_gguf_name(g), key, "holds a NUL character");
     *ret = strndup(s, n);
@@ -99,31 +99,31 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
     struct strings tokens = {0}, merges = {0};
     char *model = NULL, *pre = NULL, *template = NULL;
     int32_t *types = NULL;
-    int rc = copy_string(g, "tokenizer.ggml.model", &model, err);
-    if (!rc && (!model || strcmp(model, "gpt2") != 0))
-        rc = tr_fields_fail(err, tr_gguf_name(g), "tokenizer.ggml.model",
-                            "only gpt2 (byte-level BPE) is supported");
-    if (!rc)
-        rc = copy_string(g, "tokenizer.ggml.pre", &pre, err);
-    if (!rc)
-        rc = copy_string(g, "tokenizer.chat_template", &template, err);
-    if (!rc)
-        rc = read_strings(g, "tokenizer.ggml.tokens", (uint64_t)vocab_size, 65535, &tokens, err);
-    if (!rc)
-        rc = read_strings(g, "tokenizer.ggml.merges", 0, 131071, &merges, err);
-    if (!rc)
-        rc = read_types(g, tokens.n, &types, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &src.bos_id, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &src.eos_id, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.padding_token_id", vocab_size, &src.pad_id, err);
-    if (!rc)
-        rc = read_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &src.eot_id, err);
-    if (!rc)
-        rc = tr_gguf_bool(g, "tokenizer.ggml.add_bos_token", false, &src.add_bos, err);
-    if (!rc) {
+    int r = copy_string(g, "tokenizer.ggml.model", &model, err);
+    if (!r && (!model || strcmp(model, "gpt2") != 0))
+        r = tr_fields_fail(err, tr_gguf_name(g), "tokenizer.ggml.model",
+                           "only gpt2 (byte-level BPE) is supported");
+    if (!r)
+        r = copy_string(g, "tokenizer.ggml.pre", &pre, err);
+    if (!r)
+        r = copy_string(g, "tokenizer.chat_template", &template, err);
+    if (!r)
+        r = read_strings(g, "tokenizer.ggml.tokens", (uint64_t)vocab_size, 65535, &tokens, err);
+    if (!r)
+        r = read_strings(g, "tokenizer.ggml.merges", 0, 131071, &merges, err);
+    if (!r)
+        r = read_types(g, tokens.n, &types, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.bos_token_id", vocab_size, &src.bos_id, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.eos_token_id", vocab_size, &src.eos_id, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.padding_token_id", vocab_size, &src.pad_id, err);
+    if (!r)
+        r = read_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &src.eot_id, err);
+    if (!r)
+        r = tr_gguf_bool(g, "tokenizer.ggml.add_bos_token", false, &src.add_bos, err);
+    if (!r) {
         src.tokens = tokens.text;
         src.token_bytes = tokens.bytes;
         src.types = types;
@@ -133,7 +133,7 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
         src.n_merges = merges.n;
         src.pre = pre;
         src.chat_template = template;
-        rc = tr_tokenizer_from_vocab(ret, &src, err);
+        r = tr_tokenizer_from_vocab(ret, &src, err);
     }
     strings_done(&tokens);
     strings_done(&merges);
@@ -141,5 +141,5 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
     free(template);
     free(pre);
     free(model);
-    return rc;
+    return r;
 }

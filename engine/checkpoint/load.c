@@ -57,11 +57,11 @@ static int convert(const struct tr_slot *slot, int rows, const uint8_t *from, fl
 {
     size_t in = tr_file_row_bytes(slot->tensor->type, slot->k);
     size_t out = tr_file_row_bytes(slot->type, slot->k);
-    for (int r = 0; r < rows; r++) {
-        tr_dequantize_row(slot->tensor->type, from + (size_t)r * in, slot->k, row);
+    for (int i = 0; i < rows; i++) {
+        tr_dequantize_row(slot->tensor->type, from + (size_t)i * in, slot->k, row);
         if (slot->type == TR_W_F32)
-            memcpy(to + (size_t)r * out, row, out);
-        else if (tr_quantize_row(slot->type, row, slot->k, to + (size_t)r * out))
+            memcpy(to + (size_t)i * out, row, out);
+        else if (tr_quantize_row(slot->type, row, slot->k, to + (size_t)i * out))
             return tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "%s: can't be made %s",
                               slot->tensor->name, tr_wtype_name(slot->type));
     }
@@ -78,22 +78,22 @@ static int load_chunk(const struct loader *l, struct chunk *c, const struct scra
     bool same = slot->type == slot->tensor->type;
     uint8_t *raw = l->arena + slot->at + (uint64_t)c->row * tr_file_row_bytes(slot->type, slot->k);
     uint8_t *src = same && !packs(slot) && !slot->in_place ? raw : sc->file;
-    int rc = tr_file_read(f, from, src, bytes, err);
-    if (rc)
-        return rc;
+    int r = tr_file_read(f, from, src, bytes, err);
+    if (r)
+        return r;
     c->hash = tr_hash(src, bytes);
     if (slot->in_place)
         return 0;
     if (!same) {
         uint8_t *to = packs(slot) ? sc->converted : raw;
-        rc = convert(slot, c->rows, src, sc->row, to, err);
+        r = convert(slot, c->rows, src, sc->row, to, err);
         src = to;
     }
-    if (!rc && packs(slot))
+    if (!r && packs(slot))
         tr_pack_rows(slot->type, src, c->row, c->rows, slot->n, slot->k, l->arena + slot->at);
     if (l->drop)
         (void)posix_fadvise(f->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
-    return rc;
+    return r;
 }
 
 static void fail(struct loader *l, const struct tr_err *err)
@@ -170,7 +170,7 @@ static int by_place(const void *a, const void *b, void *chunks)
     return (p > q) - (p < q);
 }
 
-static int cut(struct loader *l, const struct tr_plan *plan, struct tr_err *err)
+static int cut(struct loader *l, const struct tr_load_plan *plan, struct tr_err *err)
 {
     for (size_t i = 0; i < plan->n; i++)
         l->n += TR_CEIL_DIV((size_t)plan->slots[i].n, (size_t)rows_per_chunk(&plan->slots[i]));
@@ -196,7 +196,7 @@ static int cut(struct loader *l, const struct tr_plan *plan, struct tr_err *err)
     return 0;
 }
 
-int tr_load(const struct tr_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
+int tr_load(const struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
             const struct tr_weights_options *options, struct tr_hash *ret_values,
             struct tr_err *err)
 {
@@ -205,18 +205,18 @@ int tr_load(const struct tr_plan *plan, const struct tr_source *s, uint8_t *aren
                        .arena = arena,
                        .drop = drop,
                        .lock = PTHREAD_MUTEX_INITIALIZER};
-    int rc = cut(&l, plan, err);
-    if (!rc) {
+    int r = cut(&l, plan, err);
+    if (!r) {
         for (int i = 0; i < s->n_files; i++)
             (void)posix_fadvise(s->files[i].fd, 0, 0, POSIX_FADV_SEQUENTIAL);
         tr_pool_run(options->pool, work, &l);
         if (l.err.code) {
-            rc = l.err.code;
+            r = l.err.code;
             if (err)
                 *err = l.err;
         }
     }
-    if (!rc) {
+    if (!r) {
         struct tr_hash values = {0};
         for (size_t i = 0; i < l.n; i++)
             values = tr_hash_link(values, &l.chunks[i].hash, sizeof l.chunks[i].hash);
@@ -226,5 +226,5 @@ int tr_load(const struct tr_plan *plan, const struct tr_source *s, uint8_t *aren
     }
     free(l.order);
     free(l.chunks);
-    return rc;
+    return r;
 }

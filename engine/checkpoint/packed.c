@@ -42,8 +42,8 @@ struct header {
     uint64_t bytes;        /* of the arena */
 };
 
-/* Appends what packing makes of a sample, so that a cache from before a change of the layouts, or of
- * the conversion, is stale without anybody having to think of it. */
+/* Appends what packing makes of a sample, so that a cache from before a change of the layouts, or
+ * of the conversion, is stale without anybody having to think of it. */
 static void describe_packing(struct tr_buf *b)
 {
     enum { N = 17, K = 512 }; /* more than one panel, more than one group of blocks */
@@ -53,12 +53,12 @@ static void describe_packing(struct tr_buf *b)
     b->oom |= !src || !packed;
     for (enum tr_wtype type = TR_W_F16; type < TR_W_COUNT && !b->oom; type++) {
         size_t bytes = tr_file_row_bytes(type, K);
-        for (int r = 0; r < N; r++) {
+        for (int n = 0; n < N; n++) {
             for (int i = 0; i < K; i++)
-                row[i] = step * (float)((i * 29 + r * 7) % 41 - 20);
-            if (tr_quantize_row(type, row, K, src + (size_t)r * bytes))
+                row[i] = step * (float)((i * 29 + n * 7) % 41 - 20);
+            if (tr_quantize_row(type, row, K, src + (size_t)n * bytes))
                 for (size_t i = 0; i < bytes; i++)
-                    src[(size_t)r * bytes + i] = (uint8_t)(i * 131 + (size_t)r * 17);
+                    src[(size_t)n * bytes + i] = (uint8_t)(i * 131 + (size_t)n * 17);
         }
         tr_pack_rows(type, src, 0, N, N, K, packed);
         struct tr_hash h = tr_hash(packed, tr_packed_bytes(type, N, K));
@@ -69,12 +69,12 @@ static void describe_packing(struct tr_buf *b)
 }
 
 int tr_packed_init(struct tr_packed *p, const char *folder, const char *model,
-                   const struct tr_plan *plan, const struct tr_model_config *config,
+                   const struct tr_load_plan *plan, const struct tr_model_config *config,
                    const struct tr_source *s, enum tr_weights_choice choice, struct tr_err *err)
 {
     *p = (struct tr_packed){0};
     struct tr_buf text = {0}, path = {0};
-    tr_plan_describe(plan, config, true, &text);
+    tr_load_plan_describe(plan, config, true, &text);
     describe_packing(&text);
     for (int i = 0; i < s->n_files; i++)
         tr_buf_addf(&text, "\n%s %llu %lld", s->files[i].name, (unsigned long long)s->files[i].size,
@@ -188,24 +188,24 @@ static int fill(const struct tr_file *f, const struct header *h, struct tr_arena
                 const struct tr_weights_options *options, struct tr_err *err)
 {
     struct tr_hash sum = {0};
-    int rc = options->use_mmap ? tr_arena_map(arena, f->fd, HEADER, h->bytes, err) : TR_ENOTFOUND;
-    bool mapped = rc == 0;
-    if (rc == TR_ENOTFOUND)
-        rc = tr_arena_init(arena, h->bytes, err);
-    if (rc)
-        return rc;
+    int r = options->use_mmap ? tr_arena_map(arena, f->fd, HEADER, h->bytes, err) : TR_ENOTFOUND;
+    bool mapped = r == 0;
+    if (r == TR_ENOTFOUND)
+        r = tr_arena_init(arena, h->bytes, err);
+    if (r)
+        return r;
     struct pass pass = {.file = mapped ? NULL : f,
                         .mapped = mapped,
                         .arena = arena->data,
                         .bytes = h->bytes,
                         .progress = options->progress,
                         .progress_arg = options->progress_arg};
-    rc = checksum(&pass, options->pool, h->values, &sum, err);
-    if (!rc && !tr_hash_equal(sum, h->sum))
-        rc = tr_err_set(err, TR_EFORMAT, NULL, "damaged (wrong checksum)");
-    if (rc)
+    r = checksum(&pass, options->pool, h->values, &sum, err);
+    if (!r && !tr_hash_equal(sum, h->sum))
+        r = tr_err_set(err, TR_EFORMAT, NULL, "damaged (wrong checksum)");
+    if (r)
         tr_arena_done(arena);
-    return rc;
+    return r;
 }
 
 int tr_packed_read(const struct tr_packed *packed, struct tr_arena *arena, uint64_t bytes,
@@ -216,19 +216,19 @@ int tr_packed_read(const struct tr_packed *packed, struct tr_arena *arena, uint6
         return TR_ENOTFOUND;
     struct tr_file f;
     struct header h = {0};
-    int rc = tr_file_open(&f, packed->path, err);
-    if (rc)
-        return rc;
-    rc = check_header(packed, &f, bytes, &h, err);
-    if (!rc)
-        rc = fill(&f, &h, arena, options, err);
-    if (!rc) {
+    int r = tr_file_open(&f, packed->path, err);
+    if (r)
+        return r;
+    r = check_header(packed, &f, bytes, &h, err);
+    if (!r)
+        r = fill(&f, &h, arena, options, err);
+    if (!r) {
         *ret_values = h.values;
         if (options->progress)
             options->progress(options->progress_arg, bytes, bytes);
     }
     tr_file_done(&f);
-    return rc;
+    return r;
 }
 
 /* ---- writing ---- */
@@ -253,10 +253,10 @@ static bool write_all(int fd, const void *bytes, uint64_t n)
 static bool sync_step(int fd, uint64_t at, uint64_t n)
 {
     uint64_t ahead = (uint64_t)AHEAD * STEP, step = at - at % STEP;
-    int rc = sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
-    if (!rc && step >= ahead)
-        rc = sync_file_range(fd, (off_t)(step - ahead), STEP, SYNC_FILE_RANGE_WAIT_BEFORE);
-    return rc == 0 || (errno != EIO && errno != ENOSPC && errno != EDQUOT);
+    int r = sync_file_range(fd, (off_t)at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    if (!r && step >= ahead)
+        r = sync_file_range(fd, (off_t)(step - ahead), STEP, SYNC_FILE_RANGE_WAIT_BEFORE);
+    return r == 0 || (errno != EIO && errno != ENOSPC && errno != EDQUOT);
 }
 
 /* False: errno says why; ECANCELED: stopped. */
@@ -286,9 +286,9 @@ static bool write_file(int fd, const struct header *h, const uint8_t *arena,
            pwrite(fd, h, sizeof *h, 0) == (ssize_t)sizeof *h && fsync(fd) == 0;
 }
 
-/* Opens the file that will be renamed. It has one name, so that what a crash has left is overwritten;
- * whoever writes it holds its lock. A folder that is not there yet is made, its parents are not.
- * -1: errno says why. */
+/* Opens the file that will be renamed. It has one name, so that what a crash has left is
+ * overwritten; whoever writes it holds its lock. A folder that is not there yet is made, its
+ * parents are not. -1: errno says why. */
 static int open_beside(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -314,24 +314,24 @@ static int write_stoppable(const struct tr_packed *packed, const uint8_t *arena,
 {
     struct pass pass = {.arena = (uint8_t *)(uintptr_t)arena, .bytes = bytes, .stop = stop};
     struct header h = {.magic = MAGIC, .key = packed->key, .values = values, .bytes = bytes};
-    int rc = checksum(&pass, NULL, values, &h.sum, err);
-    if (rc)
-        return rc;
+    int r = checksum(&pass, NULL, values, &h.sum, err);
+    if (r)
+        return r;
     struct tr_buf beside = {0};
     tr_buf_addf(&beside, "%s.part", packed->path);
     if (beside.oom)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     int fd = open_beside(beside.data);
     if (fd < 0 || !write_file(fd, &h, arena, stop) || rename(beside.data, packed->path)) {
-        rc = tr_err_set(err, TR_EIO, NULL, "can't be written: %s",
-                        errno == EWOULDBLOCK ? "another process does it" : strerror(errno));
+        r = tr_err_set(err, TR_EIO, NULL, "can't be written: %s",
+                       errno == EWOULDBLOCK ? "another process does it" : strerror(errno));
         if (fd >= 0)
             unlink(beside.data);
     }
     if (fd >= 0)
         close(fd);
     tr_buf_done(&beside);
-    return rc;
+    return r;
 }
 
 int tr_packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64_t bytes,
@@ -359,9 +359,9 @@ static void *writer_work(void *arg)
     struct tr_err err;
     int64_t begun = tr_clock_ns();
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
-    int rc = write_stoppable(&w->packed, w->arena, w->bytes, w->values, &w->stop, &err);
+    int r = write_stoppable(&w->packed, w->arena, w->bytes, w->values, &w->stop, &err);
     if (!atomic_load(&w->stop) && w->done)
-        w->done(w->arg, (double)(tr_clock_ns() - begun) * 1e-9, rc ? &err : NULL);
+        w->done(w->arg, (double)(tr_clock_ns() - begun) * 1e-9, r ? &err : NULL);
     return NULL;
 }
 

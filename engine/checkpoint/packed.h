@@ -19,9 +19,9 @@ struct tr_packed {
 /* Where the cache of this plan is, and what it must say. `model` is the path of the checkpoint.
  * TR_ENOMEM. */
 TR_NODISCARD int tr_packed_init(struct tr_packed *p, const char *folder, const char *model,
-                                const struct tr_plan *plan, const struct tr_model_config *config,
-                                const struct tr_source *s, enum tr_weights_choice choice,
-                                struct tr_err *err);
+                                const struct tr_load_plan *plan,
+                                const struct tr_model_config *config, const struct tr_source *s,
+                                enum tr_weights_choice choice, struct tr_err *err);
 void tr_packed_done(struct tr_packed *p); /* a zeroed struct is fine */
 
 /* Makes the arena of the file, on the pool's threads: maps it, or reads it if options->use_mmap is

@@ -18,13 +18,13 @@ const char *tr_wtype_name(enum tr_wtype type)
     return type_names[type];
 }
 
-void tr_plan_done(struct tr_plan *plan)
+void tr_load_plan_done(struct tr_load_plan *plan)
 {
     free(plan->slots);
-    *plan = (struct tr_plan){0};
+    *plan = (struct tr_load_plan){0};
 }
 
-int tr_plan_add(struct tr_plan *plan, const struct tr_slot *slot, struct tr_err *err)
+int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot, struct tr_err *err)
 {
     if (plan->n == plan->cap) {
         size_t cap = plan->cap ? 2 * plan->cap : 1024;
@@ -52,24 +52,24 @@ static int is_bf16(const struct tr_slot *slot, const struct tr_source *s, bool *
     void *src = malloc(row);
     float *x = calloc((size_t)slot->k, sizeof *x);
     uint32_t bits, low = 0;
-    int rc = 0;
-    for (int r = 0; r < slot->n && !low && src && x; r++) {
-        rc = tr_file_read(&s->files[slot->tensor->file], slot->offset + (uint64_t)r * row, src, row,
-                          err);
-        if (rc)
+    int r = 0;
+    for (int i = 0; i < slot->n && !low && src && x; i++) {
+        r = tr_file_read(&s->files[slot->tensor->file], slot->offset + (uint64_t)i * row, src, row,
+                         err);
+        if (r)
             break;
         tr_dequantize_row(slot->tensor->type, src, slot->k, x);
-        for (int i = 0; i < slot->k; i++) {
-            memcpy(&bits, &x[i], sizeof bits);
+        for (int j = 0; j < slot->k; j++) {
+            memcpy(&bits, &x[j], sizeof bits);
             low |= bits & 0xFFFF;
         }
     }
     if (!src || !x)
-        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     free(x);
     free(src);
     *ret = low == 0;
-    return rc;
+    return r;
 }
 
 static enum tr_wtype matrix_type(const struct tr_tensor *t, enum tr_weights_choice choice)
@@ -103,7 +103,7 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
                    bool use_mmap, struct tr_err *err)
 {
     bool exact = true;
-    int rc;
+    int r;
     switch (slot->kind) {
     case TR_SLOT_MATRIX:
         slot->type = matrix_type(slot->tensor, choice);
@@ -114,8 +114,8 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
         slot->bytes = (uint64_t)slot->k * sizeof(float);
         break;
     case TR_SLOT_ROUTER:
-        if (slot->tensor->type != TR_W_BF16 && (rc = is_bf16(slot, s, &exact, err)))
-            return rc;
+        if (slot->tensor->type != TR_W_BF16 && (r = is_bf16(slot, s, &exact, err)))
+            return r;
         slot->type = exact ? TR_W_BF16 : TR_W_F32;
         slot->bytes = (uint64_t)slot->n * tr_file_row_bytes(slot->type, slot->k);
         break;
@@ -132,15 +132,15 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
     return 0;
 }
 
-int tr_plan_layout(struct tr_plan *plan, struct tr_source *s, enum tr_weights_choice choice,
-                   bool use_mmap, struct tr_err *err)
+int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
+                        enum tr_weights_choice choice, bool use_mmap, struct tr_err *err)
 {
     plan->arena_bytes = plan->source_bytes = 0;
     for (size_t i = 0; i < plan->n; i++) {
         struct tr_slot *slot = &plan->slots[i];
-        int rc = lay_out(slot, s, choice, use_mmap, err);
-        if (rc)
-            return rc;
+        int r = lay_out(slot, s, choice, use_mmap, err);
+        if (r)
+            return r;
         plan->source_bytes += tr_slot_file_bytes(slot, slot->n);
         if (slot->in_place)
             continue;
@@ -151,39 +151,38 @@ int tr_plan_layout(struct tr_plan *plan, struct tr_source *s, enum tr_weights_ch
     return 0;
 }
 
-void tr_plan_point(const struct tr_plan *plan, const struct tr_source *s, const uint8_t *arena)
+void tr_load_plan_point(const struct tr_load_plan *plan, const struct tr_source *s,
+                        const uint8_t *arena)
 {
     for (size_t i = 0; i < plan->n; i++) {
         const struct tr_slot *slot = &plan->slots[i];
         const void *data =
             slot->in_place ? s->files[slot->tensor->file].map + slot->offset : arena + slot->at;
-        struct tr_matrix *matrix = slot->owner;
-        struct tr_layer *layer = slot->owner;
-        struct tr_weights *weights = slot->owner;
+        const union tr_slot_owner *owner = &slot->owner;
         switch (slot->kind) {
         case TR_SLOT_MATRIX:
-            matrix->type = slot->type;
-            matrix->data = data;
+            owner->matrix->type = slot->type;
+            owner->matrix->data = data;
             break;
         case TR_SLOT_VECTOR:
-            *(const float **)slot->owner = data;
+            *owner->vector = data;
             break;
         case TR_SLOT_ROUTER:
             if (slot->type == TR_W_BF16)
-                layer->router_bf16 = data;
+                owner->layer->router_bf16 = data;
             else
-                layer->router_f32 = data;
+                owner->layer->router_f32 = data;
             break;
         case TR_SLOT_EMBED:
-            weights->embed_type = slot->type;
-            weights->embed = data;
+            owner->weights->embed_type = slot->type;
+            owner->weights->embed = data;
             break;
         }
     }
 }
 
-void tr_plan_describe(const struct tr_plan *plan, const struct tr_model_config *config, bool layout,
-                      struct tr_buf *b)
+void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
+                           bool layout, struct tr_buf *b)
 {
     struct tr_model_config c = *config;
     for (enum tr_field_id id = 0; id <= TR_FIELD_WINDOW; id++)

@@ -20,42 +20,52 @@ enum tr_slot_kind {
     TR_SLOT_EMBED   /* rows in file format */
 };
 
+/* What is to point at a slot's weights, by its kind. */
+union tr_slot_owner {
+    struct tr_matrix *matrix;
+    const float **vector;
+    struct tr_layer *layer;     /* of the router */
+    struct tr_weights *weights; /* of the embedding */
+};
+
 struct tr_slot {
     enum tr_slot_kind kind;
     struct tr_tensor *tensor; /* borrowed from the source */
     uint64_t offset;          /* of its first row in the tensor's file */
     int n, k;                 /* rows, columns; the rows follow each other in the file */
     enum tr_wtype type;       /* in memory */
-    void *owner;              /* what is to point at the weights: by kind a struct tr_matrix, a
-                                 const float *, a struct tr_layer, a struct tr_weights */
-    bool in_place;            /* used where the file is mapped; not in the arena */
-    uint64_t bytes;           /* in memory */
-    uint64_t at;              /* offset in the arena; a multiple of 64 */
+    union tr_slot_owner owner;
+    bool in_place;  /* used where the file is mapped; not in the arena */
+    uint64_t bytes; /* in memory */
+    uint64_t at;    /* offset in the arena; a multiple of 64 */
 };
 
-struct tr_plan {
+struct tr_load_plan {
     struct tr_slot *slots; /* in the order of the arena */
     size_t n, cap;
     uint64_t arena_bytes;
     uint64_t source_bytes; /* of the files' bytes that the slots are made of */
 };
 
-void tr_plan_done(struct tr_plan *plan); /* a zeroed struct is fine */
-TR_NODISCARD int tr_plan_add(struct tr_plan *plan, const struct tr_slot *slot, struct tr_err *err);
+void tr_load_plan_done(struct tr_load_plan *plan); /* a zeroed struct is fine */
+TR_NODISCARD int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot,
+                                  struct tr_err *err);
 
 /* Decides what each slot's type in memory is, which slots stay in the mapped file (use_mmap, and
  * the file system can map), and where the others go. Fails with the tensor's name if a matrix can't
  * be held in the wanted type. Reads routers, nothing else. */
-TR_NODISCARD int tr_plan_layout(struct tr_plan *plan, struct tr_source *s,
-                                enum tr_weights_choice choice, bool use_mmap, struct tr_err *err);
+TR_NODISCARD int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
+                                     enum tr_weights_choice choice, bool use_mmap,
+                                     struct tr_err *err);
 
 /* Lets every slot's owner point at its weights. */
-void tr_plan_point(const struct tr_plan *plan, const struct tr_source *s, const uint8_t *arena);
+void tr_load_plan_point(const struct tr_load_plan *plan, const struct tr_source *s,
+                        const uint8_t *arena);
 
 /* Appends a text that says what the weights are, save their values: equal texts and values compute
  * equal logits. With `layout` it says where they lie in the arena, too. */
-void tr_plan_describe(const struct tr_plan *plan, const struct tr_model_config *config, bool layout,
-                      struct tr_buf *b);
+void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
+                           bool layout, struct tr_buf *b);
 
 /* "f32", "q4_K", ... */
 const char *tr_wtype_name(enum tr_wtype type);

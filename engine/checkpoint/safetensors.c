@@ -7,9 +7,10 @@
 
 #include "config/json.h"
 
-/* The reference implementation's own limit on a header. */
-#define MAX_HEADER 100000000u
-#define MAX_INDEX  (64u << 20)
+enum {
+    MAX_HEADER = 100000000, /* bytes: the reference implementation's own limit */
+    MAX_INDEX = 64 << 20
+};
 
 static const struct dtype {
     const char *name;
@@ -31,13 +32,13 @@ static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tens
 {
     const char *name;
     struct tr_json shape, offsets;
-    int rc = tr_json_string(entry, "dtype", &name, NULL, err);
-    if (!rc)
-        rc = tr_json_array(entry, "shape", &shape, err);
-    if (!rc)
-        rc = tr_json_array(entry, "data_offsets", &offsets, err);
-    if (rc)
-        return rc;
+    int r = tr_json_string(entry, "dtype", &name, NULL, err);
+    if (!r)
+        r = tr_json_array(entry, "shape", &shape, err);
+    if (!r)
+        r = tr_json_array(entry, "data_offsets", &offsets, err);
+    if (r)
+        return r;
     const struct dtype *d = NULL;
     for (size_t i = 0; i < TR_ARRAY_LEN(dtypes) && !d; i++)
         if (strcmp(name, dtypes[i].name) == 0)
@@ -53,8 +54,8 @@ static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tens
     for (int i = 0; i < t->n_dims; i++) {
         struct tr_json v = tr_json_at(&shape, (size_t)i);
         int64_t dim;
-        if ((rc = tr_json_as_int(&v, 0, INT64_MAX, &dim, err)))
-            return rc;
+        if ((r = tr_json_as_int(&v, 0, INT64_MAX, &dim, err)))
+            return r;
         t->dims[i] = (uint64_t)dim;
     }
     uint64_t bits;
@@ -64,11 +65,11 @@ static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tens
         return tr_json_fail(&offsets, err, "expected two numbers");
     struct tr_json v = tr_json_at(&offsets, 0), w = tr_json_at(&offsets, 1);
     int64_t begin, end;
-    rc = tr_json_as_int(&v, 0, INT64_MAX, &begin, err);
-    if (!rc)
-        rc = tr_json_as_int(&w, 0, INT64_MAX, &end, err);
-    if (rc)
-        return rc;
+    r = tr_json_as_int(&v, 0, INT64_MAX, &begin, err);
+    if (!r)
+        r = tr_json_as_int(&w, 0, INT64_MAX, &end, err);
+    if (r)
+        return r;
     t->bytes = bits / 8;
     if (end < begin || (uint64_t)(end - begin) != t->bytes)
         return tr_json_fail(&offsets, err, "span %lld bytes, the shape needs %llu",
@@ -118,20 +119,20 @@ static int read_header(struct tr_source *s, int file, const struct tr_json *root
                        struct tr_err *err)
 {
     size_t first = s->n_tensors;
-    int rc = tr_json_expect(root, TR_JSON_OBJECT, err);
+    int r = tr_json_expect(root, TR_JSON_OBJECT, err);
     void *iter = NULL;
     struct tr_json entry;
-    while (!rc && tr_json_next(root, &iter, &entry)) {
+    while (!r && tr_json_next(root, &iter, &entry)) {
         if (entry.key_bytes == strlen("__metadata__") && strcmp(entry.key, "__metadata__") == 0) {
-            rc = tr_json_expect(&entry, TR_JSON_OBJECT, err);
+            r = tr_json_expect(&entry, TR_JSON_OBJECT, err);
             continue;
         }
         struct tr_tensor t = {.file = file};
-        rc = read_entry(&entry, data, &t, err);
-        if (!rc)
-            rc = tr_source_add(s, &t, entry.key, entry.key_bytes, err);
+        r = read_entry(&entry, data, &t, err);
+        if (!r)
+            r = tr_source_add(s, &t, entry.key, entry.key_bytes, err);
     }
-    return rc ? rc : check_extent(s, first, data, &s->files[file], err);
+    return r ? r : check_extent(s, first, data, &s->files[file], err);
 }
 
 int tr_safetensors_add(struct tr_source *s, int file, struct tr_err *err)
@@ -141,9 +142,9 @@ int tr_safetensors_add(struct tr_source *s, int file, struct tr_err *err)
     if (f->size < sizeof head)
         return tr_err_set(err, TR_EFORMAT, NULL, "%s: has %llu bytes, a header needs more than 8",
                           f->name, (unsigned long long)f->size);
-    int rc = tr_file_read(f, 0, head, sizeof head, err);
-    if (rc)
-        return rc;
+    int r = tr_file_read(f, 0, head, sizeof head, err);
+    if (r)
+        return r;
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--)
         n = n << 8 | head[i];
@@ -155,17 +156,17 @@ int tr_safetensors_add(struct tr_source *s, int file, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     struct json_t *doc = NULL;
     struct tr_err inner;
-    rc = tr_file_read(f, sizeof head, text, n, err);
-    if (!rc && (rc = tr_json_parse(&doc, text, n, &inner)))
-        rc = tr_err_set(err, rc == TR_ENOMEM ? rc : TR_EFORMAT, NULL, "%s: header: %s", f->name,
-                        inner.msg);
+    r = tr_file_read(f, sizeof head, text, n, err);
+    if (!r && (r = tr_json_parse(&doc, text, n, &inner)))
+        r = tr_err_set(err, r == TR_ENOMEM ? r : TR_EFORMAT, NULL, "%s: header: %s", f->name,
+                       inner.msg);
     free(text);
-    if (rc)
-        return rc;
+    if (r)
+        return r;
     struct tr_json root = tr_json_root(doc, f->name);
-    rc = read_header(s, file, &root, sizeof head + n, err);
+    r = read_header(s, file, &root, sizeof head + n, err);
     tr_json_free(doc);
-    return rc;
+    return r;
 }
 
 /* The index's file names, sorted, each once. */
@@ -185,22 +186,22 @@ static int collect_shards(const struct tr_json *map, struct shards *ret, struct 
     const char **names = malloc((total + 1) * sizeof *names);
     if (!names)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    int rc = 0;
+    int r = 0;
     void *iter = NULL;
     struct tr_json v;
-    while (!rc && tr_json_next(map, &iter, &v)) {
-        rc = tr_json_as_string(&v, &names[n], NULL, err);
+    while (!r && tr_json_next(map, &iter, &v)) {
+        r = tr_json_as_string(&v, &names[n], NULL, err);
         /* A name, not a way out of the folder. */
-        if (!rc && (!tr_name_printable(names[n], strlen(names[n])) || strchr(names[n], '/') ||
-                    names[n][0] == '.'))
-            rc = tr_json_fail(&v, err, "not the name of a file beside the index");
+        if (!r && (!tr_name_printable(names[n], strlen(names[n])) || strchr(names[n], '/') ||
+                   names[n][0] == '.'))
+            r = tr_json_fail(&v, err, "not the name of a file beside the index");
         n++;
     }
-    if (!rc && n == 0)
-        rc = tr_json_fail(map, err, "names no tensor");
-    if (rc) {
+    if (!r && n == 0)
+        r = tr_json_fail(map, err, "names no tensor");
+    if (r) {
         free(names);
-        return rc;
+        return r;
     }
     qsort(names, n, sizeof *names, by_text);
     size_t kept = 1;
@@ -216,24 +217,24 @@ static int open_shards(struct tr_source *s, const char *dir, const struct shards
 {
     struct tr_names missing = {0};
     char rest[32];
-    int rc = 0, file;
-    for (size_t i = 0; i < shards->n && !rc; i++) {
+    int r = 0, file;
+    for (size_t i = 0; i < shards->n && !r; i++) {
         struct tr_buf path = {0};
         tr_buf_addf(&path, "%s/%s", dir, shards->names[i]);
         if (path.oom)
-            rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+            r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         else if (access(path.data, F_OK) != 0)
             tr_names_add(&missing, shards->names[i]);
         else
-            rc = tr_source_add_file(s, path.data, &file, err);
+            r = tr_source_add_file(s, path.data, &file, err);
         tr_buf_done(&path);
     }
-    if (!rc && missing.n)
-        rc = tr_json_fail(map, err, "%zu of %zu files are not there: %s%s", missing.n, shards->n,
-                          missing.text, tr_names_rest(&missing, rest));
-    for (int i = 0; i < s->n_files && !rc; i++)
-        rc = tr_safetensors_add(s, i, err);
-    return rc ? rc : tr_source_seal(s, err);
+    if (!r && missing.n)
+        r = tr_json_fail(map, err, "%zu of %zu files are not there: %s%s", missing.n, shards->n,
+                         missing.text, tr_names_rest(&missing, rest));
+    for (int i = 0; i < s->n_files && !r; i++)
+        r = tr_safetensors_add(s, i, err);
+    return r ? r : tr_source_seal(s, err);
 }
 
 /* Each tensor of the index is in the file that the index says. */
@@ -245,9 +246,9 @@ static int check_index(const struct tr_source *s, const struct tr_json *map, str
     struct tr_json v;
     while (tr_json_next(map, &iter, &v)) {
         const char *shard;
-        int rc = tr_json_as_string(&v, &shard, NULL, err);
-        if (rc)
-            return rc;
+        int r = tr_json_as_string(&v, &shard, NULL, err);
+        if (r)
+            return r;
         const struct tr_tensor *t = tr_source_find(s, v.key);
         if (t && strcmp(s->files[t->file].name, shard) == 0)
             continue;
@@ -267,44 +268,44 @@ static int check_index(const struct tr_source *s, const struct tr_json *map, str
 static int open_index(struct tr_source *s, const char *dir, const char *path, struct tr_err *err)
 {
     struct json_t *doc;
-    int rc = tr_json_read(&doc, path, MAX_INDEX, err);
-    if (rc)
-        return rc;
+    int r = tr_json_read(&doc, path, MAX_INDEX, err);
+    if (r)
+        return r;
     struct tr_json root = tr_json_root(doc, "model.safetensors.index.json"), map;
     struct shards shards = {0};
-    rc = tr_json_object(&root, "weight_map", &map, err);
-    if (!rc)
-        rc = collect_shards(&map, &shards, err);
-    if (!rc)
-        rc = open_shards(s, dir, &shards, &map, err);
-    if (!rc)
-        rc = check_index(s, &map, err);
+    r = tr_json_object(&root, "weight_map", &map, err);
+    if (!r)
+        r = collect_shards(&map, &shards, err);
+    if (!r)
+        r = open_shards(s, dir, &shards, &map, err);
+    if (!r)
+        r = check_index(s, &map, err);
     free(shards.names);
     tr_json_free(doc);
-    return rc;
+    return r;
 }
 
 int tr_safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err)
 {
     struct tr_buf single = {0}, index = {0};
-    int rc, file;
+    int r, file;
     tr_buf_addf(&single, "%s/model.safetensors", dir);
     tr_buf_addf(&index, "%s/model.safetensors.index.json", dir);
     if (single.oom || index.oom) {
-        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     } else if (access(single.data, F_OK) == 0) {
-        rc = tr_source_add_file(s, single.data, &file, err);
-        if (!rc)
-            rc = tr_safetensors_add(s, file, err);
-        if (!rc)
-            rc = tr_source_seal(s, err);
+        r = tr_source_add_file(s, single.data, &file, err);
+        if (!r)
+            r = tr_safetensors_add(s, file, err);
+        if (!r)
+            r = tr_source_seal(s, err);
     } else if (access(index.data, F_OK) == 0) {
-        rc = open_index(s, dir, index.data, err);
+        r = open_index(s, dir, index.data, err);
     } else {
-        rc = tr_err_set(err, TR_ENOTFOUND, NULL,
-                        "neither model.safetensors nor model.safetensors.index.json in the folder");
+        r = tr_err_set(err, TR_ENOTFOUND, NULL,
+                       "neither model.safetensors nor model.safetensors.index.json in the folder");
     }
     tr_buf_done(&single);
     tr_buf_done(&index);
-    return rc;
+    return r;
 }

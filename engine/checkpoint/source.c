@@ -26,10 +26,10 @@ int tr_source_add_file(struct tr_source *s, const char *path, int *ret, struct t
 {
     if (s->n_files == TR_MAX_FILES)
         return tr_err_set(err, TR_EFORMAT, NULL, "more than %d files of weights", TR_MAX_FILES);
-    int rc = tr_file_open(&s->files[s->n_files], path, err);
-    if (!rc)
+    int r = tr_file_open(&s->files[s->n_files], path, err);
+    if (!r)
         *ret = s->n_files++;
-    return rc;
+    return r;
 }
 
 bool tr_name_printable(const char *name, size_t n)

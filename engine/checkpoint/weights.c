@@ -1,5 +1,5 @@
 /*
- * A checkpoint from path to pointers: headers, names, plan, bytes. Whatever can be wrong without
+ * A checkpoint's tensors to pointers: names, plan, bytes. Whatever can be wrong without
  * reading the weights is found before the first of them is read.
  */
 #include "engine/checkpoint/weights.h"
@@ -7,24 +7,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "config/buf.h"
 #include "config/clock.h"
 #include "engine/checkpoint/arena.h"
 #include "engine/checkpoint/bind.h"
-#include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/load.h"
 #include "engine/checkpoint/packed.h"
-#include "engine/checkpoint/safetensors.h"
 #include "engine/machine/pool.h"
-
-#define MAX_CONFIG (4u << 20)
 
 struct tr_weights_store {
     struct tr_source source; /* its files may stay mapped */
     struct tr_arena arena;
-    struct tr_plan plan; /* while loading */
+    struct tr_load_plan plan; /* while loading */
     struct tr_buf warnings;
     struct tr_packed_writer *writer; /* NULL: nothing is being written */
 };
@@ -40,39 +35,12 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
         tr_packed_writer_stop(w->store->writer);
         tr_source_done(&w->store->source);
         tr_arena_done(&w->store->arena);
-        tr_plan_done(&w->store->plan);
+        tr_load_plan_done(&w->store->plan);
         tr_buf_done(&w->store->warnings);
     }
     free(w->store);
     free(w);
     return NULL;
-}
-
-static int open_folder(struct tr_weights *w, const char *dir, struct tr_err *err)
-{
-    struct tr_buf path = {0};
-    char *text = NULL;
-    size_t n = 0;
-    tr_buf_addf(&path, "%s/config.json", dir);
-    int rc = path.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
-                      : tr_file_slurp(path.data, MAX_CONFIG, &text, &n, err);
-    tr_buf_done(&path);
-    if (!rc)
-        rc = tr_model_config_parse(&w->config, text, n, "config.json", err);
-    free(text);
-    if (!rc)
-        rc = tr_safetensors_open(&w->store->source, dir, err);
-    return rc ? rc : tr_bind(w, &w->store->source, TR_NAMES_HF, &w->store->plan, err);
-}
-
-static int open_gguf(struct tr_weights *w, const char *path, struct tr_err *err)
-{
-    struct tr_gguf *g = NULL;
-    int rc = tr_gguf_open(&g, &w->store->source, path, err);
-    if (!rc)
-        rc = tr_gguf_config(g, &w->config, err);
-    tr_gguf_close(g);
-    return rc ? rc : tr_bind(w, &w->store->source, TR_NAMES_GGUF, &w->store->plan, err);
 }
 
 static void warn(struct tr_buf *b, const char *what, const char *text)
@@ -86,10 +54,10 @@ static void keep(struct tr_weights_store *st, const struct tr_weights_options *o
 {
     struct tr_err why;
     const struct tr_arena *a = &st->arena;
-    int rc = o->on_packed ? tr_packed_writer_start(&st->writer, p, a->data, a->bytes, values,
-                                                   o->on_packed, o->on_packed_arg, &why)
-                          : tr_packed_write(p, a->data, a->bytes, values, &why);
-    if (rc)
+    int r = o->on_packed ? tr_packed_writer_start(&st->writer, p, a->data, a->bytes, values,
+                                                  o->on_packed, o->on_packed_arg, &why)
+                         : tr_packed_write(p, a->data, a->bytes, values, &why);
+    if (r)
         warn(&st->warnings, "packed cache", why.msg);
 }
 
@@ -101,28 +69,28 @@ static int fill(struct tr_weights *w, const struct tr_weights_options *o, struct
     uint64_t bytes = st->plan.arena_bytes;
     struct tr_err why;
     if (p->path) {
-        int rc = tr_packed_read(p, &st->arena, bytes, o, values, &why);
-        if (rc == 0) {
+        int r = tr_packed_read(p, &st->arena, bytes, o, values, &why);
+        if (r == 0) {
             w->from_packed = true;
             w->cached_bytes = st->arena.file ? bytes : 0;
             return 0;
         }
-        if (rc != TR_ENOTFOUND)
+        if (r != TR_ENOTFOUND)
             warn(&st->warnings, "packed cache is made again", why.msg);
     }
-    int rc = tr_arena_init(&st->arena, bytes, err);
-    if (rc)
-        return rc;
+    int r = tr_arena_init(&st->arena, bytes, err);
+    if (r)
+        return r;
     /* The page cache keeps the files for the next start, if they fit beside the weights. */
     bool drop = w->file_bytes + bytes > tr_memory_left("/sys/fs/cgroup");
-    rc = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
-    if (!rc && p->path)
+    r = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
+    if (!r && p->path)
         keep(st, o, p, *values);
-    return rc;
+    return r;
 }
 
 /* Types of the matrices, most bytes first: "q4_K+q6_K". */
-static void name_types(const struct tr_plan *plan, char *text, size_t size)
+static void name_types(const struct tr_load_plan *plan, char *text, size_t size)
 {
     uint64_t bytes[TR_W_COUNT] = {0};
     for (size_t i = 0; i < plan->n; i++)
@@ -146,7 +114,7 @@ static void name_types(const struct tr_plan *plan, char *text, size_t size)
 static void count(struct tr_weights *w)
 {
     const struct tr_source *s = &w->store->source;
-    const struct tr_plan *plan = &w->store->plan;
+    const struct tr_load_plan *plan = &w->store->plan;
     for (size_t i = 0; i < s->n_tensors; i++) {
         uint64_t elements;
         if (!s->tensors[i].used || !tr_tensor_elements(&s->tensors[i], &elements))
@@ -165,73 +133,74 @@ static void count(struct tr_weights *w)
     name_types(plan, w->types, sizeof w->types);
 }
 
-static int load(struct tr_weights *w, const struct tr_weights_options *o, struct tr_err *err)
+static int load(struct tr_weights *w, const char *path, const struct tr_weights_options *o,
+                struct tr_err *err)
 {
     struct tr_weights_store *st = w->store;
     struct tr_packed packed = {0};
     struct tr_hash values = {0}, print;
     struct tr_buf text = {0};
-    int rc = tr_plan_layout(&st->plan, &st->source, o->choice, o->use_mmap, err);
-    if (rc)
-        return rc;
+    int r = tr_load_plan_layout(&st->plan, &st->source, o->choice, o->use_mmap, err);
+    if (r)
+        return r;
     count(w);
     if (o->packed_cache)
-        rc = tr_packed_init(&packed, o->packed_cache, o->path, &st->plan, &w->config, &st->source,
-                            o->choice, err);
-    if (!rc && o->on_checked)
+        r = tr_packed_init(&packed, o->packed_cache, path, &st->plan, &w->config, &st->source,
+                           o->choice, err);
+    if (!r && o->on_checked)
         o->on_checked(o->on_checked_arg);
-    if (!rc)
-        rc = fill(w, o, &packed, &values, err);
+    if (!r)
+        r = fill(w, o, &packed, &values, err);
     tr_packed_done(&packed);
-    if (rc)
-        return rc;
-    tr_plan_point(&st->plan, &st->source, st->arena.data);
-    tr_plan_describe(&st->plan, &w->config, false, &text);
+    if (r)
+        return r;
+    tr_load_plan_point(&st->plan, &st->source, st->arena.data);
+    tr_load_plan_describe(&st->plan, &w->config, false, &text);
     print = tr_hash_link(values, text.data, text.len);
     memcpy(w->fingerprint, &print, sizeof w->fingerprint);
-    rc = text.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
+    r = text.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
     tr_buf_done(&text);
-    return rc;
+    return r;
 }
 
-int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *options,
-                    struct tr_err *err)
+int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
+                    const struct tr_weights_options *options, struct tr_err *err)
 {
-    struct stat st;
     int64_t begun = tr_clock_ns();
     struct tr_weights *w = calloc(1, sizeof *w);
-    int rc = TR_ENOMEM;
+    struct tr_weights_store *st = NULL;
+    int r = 0;
     if (!w || !(w->store = calloc(1, sizeof *w->store))) {
-        tr_err_set(err, rc, NULL, "out of memory");
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         goto fail;
     }
-    rc = tr_source_init(&w->store->source, err);
-    if (rc)
+    st = w->store;
+    w->config = checkpoint->config;
+    st->source = checkpoint->source;
+    checkpoint->source = (struct tr_source){0};
+    r = tr_bind(w, &st->source, checkpoint->kind, &st->plan, err);
+    if (r)
         goto fail;
-    rc = stat(options->path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(w, options->path, err)
-                                                              : open_gguf(w, options->path, err);
-    if (rc)
-        goto fail;
-    tr_bind_unused(&w->store->source, &w->store->warnings);
-    rc = load(w, options, err);
-    if (rc)
+    tr_bind_unused(&st->source, &st->warnings);
+    r = load(w, checkpoint->path, options, err);
+    if (r)
         goto fail;
     w->load_seconds = (double)(tr_clock_ns() - begun) * 1e-9;
-    for (int i = 0; i < w->store->source.n_files; i++)
-        tr_file_forget(&w->store->source.files[i]);
-    tr_plan_done(&w->store->plan);
-    tr_buf_adds(&w->store->warnings, "");
-    if (w->store->warnings.oom) {
-        rc = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    for (int i = 0; i < st->source.n_files; i++)
+        tr_file_forget(&st->source.files[i]);
+    tr_load_plan_done(&st->plan);
+    tr_buf_adds(&st->warnings, "");
+    if (st->warnings.oom) {
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         goto fail;
     }
-    w->warnings = w->store->warnings.data;
-    tr_arena_promote(&w->store->arena);
+    w->warnings = st->warnings.data;
+    tr_arena_promote(&st->arena);
     *ret = w;
     return 0;
 fail:
     tr_weights_close(w);
-    return rc;
+    return r;
 }
 
 void tr_weights_embed(const struct tr_weights *w, int32_t id, float *y)

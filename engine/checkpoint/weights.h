@@ -5,11 +5,9 @@
 #ifndef TR_ENGINE_CHECKPOINT_WEIGHTS_H
 #define TR_ENGINE_CHECKPOINT_WEIGHTS_H
 
-#include "engine/checkpoint/config.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/kernels/kernels.h"
 #include "engine/machine/pool.h"
-
-struct tr_vocab_source;
 
 /* y = Wdown(silu(Wgate x) * Wup x): a dense MLP, the shared expert, or one expert. */
 struct tr_mlp {
@@ -42,24 +40,22 @@ struct tr_weights {
     enum tr_wtype embed_type; /* of the embedding table, rows in file format */
     const void *embed;        /* [V] rows of tr_file_row_bytes(embed_type, d) */
     uint64_t n_params;
-    uint64_t file_bytes;   /* weights on disk */
-    uint64_t memory_bytes; /* weights in memory: packed + what stays mapped and is read */
-    uint64_t
-        cached_bytes;    /* of these: of the packed cache's file, in the page cache. That counts as
-                                free memory but is in use. */
-    double load_seconds; /* what loading took */
-    bool from_packed;    /* from the packed cache */
+    uint64_t file_bytes;     /* weights on disk */
+    uint64_t memory_bytes;   /* weights in memory: packed + what stays mapped and is read */
+    uint64_t cached_bytes;   /* of these: of the packed cache's file, in the page cache. That counts
+                              as free memory but is in use. */
+    double load_seconds;     /* what loading took */
+    bool from_packed;        /* from the packed cache */
     uint8_t fingerprint[16]; /* XXH3-128 over config, names, types and bytes */
     char types[64];          /* "bf16", "q4_K+q6_K": types of the matrices, most bytes first */
     char *warnings;          /* \n-separated: tensors and keys that are not used; "" = none */
     struct tr_weights_store *store; /* owns all memory above */
 };
 
-/* How writing the packed cache ended, and after how long; err NULL: well. On a thread of its own. */
+/* How writing the packed cache ended, and after how long; err NULL: well. On its own thread. */
 typedef void (*tr_packed_fn)(void *arg, double seconds, const struct tr_err *err);
 
 struct tr_weights_options {
-    const char *path; /* folder or .gguf */
     enum tr_weights_choice choice;
     bool use_mmap;            /* false: nothing depends on the files after loading */
     const char *packed_cache; /* NULL = none */
@@ -73,10 +69,10 @@ struct tr_weights_options {
     void *progress_arg;
 };
 
-/* Opens, checks every tensor's name, dtype and shape, packs. On failure err names file, tensor,
- * expected, actual. */
-TR_NODISCARD int tr_weights_open(struct tr_weights **ret, const struct tr_weights_options *options,
-                                 struct tr_err *err);
+/* Checks every tensor's name, dtype and shape, then reads and packs. Takes the checkpoint's source
+ * over, so once for each that was opened. On failure err names file, tensor, expected, actual. */
+TR_NODISCARD int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
+                                 const struct tr_weights_options *options, struct tr_err *err);
 struct tr_weights *tr_weights_close(struct tr_weights *w); /* NULL ok; returns NULL */
 
 /* Row `id` of the embedding as floats [hidden_size]; not scaled. */

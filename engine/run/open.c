@@ -7,7 +7,6 @@
 
 #include "config/clock.h"
 #include "config/hash.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/cost.h"
 #include "engine/kernels/blas.h"
 
@@ -62,8 +61,7 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
     int r = tr_pool_open(&e->pool, threads, err);
     if (r < 0)
         return r;
-    struct tr_weights_options wo = {.path = o->model,
-                                    .choice = o->weights,
+    struct tr_weights_options wo = {.choice = o->weights,
                                     .use_mmap = o->use_mmap,
                                     .packed_cache = o->packed_cache,
                                     .on_packed = o->on_packed,
@@ -73,11 +71,16 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
                                     .on_checked_arg = o->on_checked_arg,
                                     .progress = o->progress,
                                     .progress_arg = o->progress_arg};
-    r = tr_weights_open(&e->weights, &wo, err);
-    if (r < 0)
-        return r;
-    return tr_checkpoint_open_tokenizer(o->model, e->weights->config.vocab_size, &e->tokenizer,
-                                        err);
+    struct tr_checkpoint *checkpoint = NULL;
+    r = tr_checkpoint_open(&checkpoint, o->model, err);
+    if (r == 0)
+        r = tr_weights_open(&e->weights, checkpoint, &wo, err);
+    if (r == 0)
+        r = tr_checkpoint_tokenizer(checkpoint, &e->tokenizer, err);
+    if (r == 0)
+        e->info.sampling = checkpoint->generation.sampling;
+    tr_checkpoint_close(checkpoint);
+    return r;
 }
 
 /* Equal fingerprints promise equal bits: weights, what is done to them, and in which order. Only
@@ -113,6 +116,7 @@ static int describe(struct tr_engine *e, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     struct tr_cost cost = tr_weights_cost(w);
     e->info = (struct tr_engine_info){
+        .sampling = e->info.sampling,
         .name = e->name,
         .fingerprint = e->fingerprint,
         .isa = e->kernels->name,

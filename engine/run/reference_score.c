@@ -31,9 +31,12 @@ int tr_engine_reference(const char *model, const struct tr_tokenizer *t, const i
     float *logits = NULL;
     int r = tr_pool_open(&pool, tr_default_threads("/sys/fs/cgroup"), err);
     if (r == 0) {
-        struct tr_weights_options o = {
-            .path = model, .choice = TR_WEIGHTS_F32, .use_mmap = true, .pool = pool};
-        r = tr_weights_open(&w, &o, err);
+        struct tr_weights_options o = {.choice = TR_WEIGHTS_F32, .use_mmap = true, .pool = pool};
+        struct tr_checkpoint *checkpoint = NULL;
+        r = tr_checkpoint_open(&checkpoint, model, err);
+        if (r == 0)
+            r = tr_weights_open(&w, checkpoint, &o, err);
+        tr_checkpoint_close(checkpoint);
     }
     if (r == 0) {
         size_t vocab = (size_t)w->config.vocab_size;

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/weights.h"
 #include "engine/text/tokenizer.h"
 
@@ -24,8 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     assert(pool || tr_pool_open(&pool, 1, &err) == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    struct tr_weights_options options = {.path = path, .choice = TR_WEIGHTS_F32, .pool = pool};
-    if (tr_weights_open(&w, &options, &err) == 0) {
+    struct tr_checkpoint *checkpoint = NULL;
+    struct tr_weights_options options = {.choice = TR_WEIGHTS_F32, .pool = pool};
+    if (tr_checkpoint_open(&checkpoint, path, &err) != 0) {
+        assert(checkpoint == NULL && err.msg[0] != '\0');
+        close(fd);
+        return 0;
+    }
+    if (tr_weights_open(&w, checkpoint, &options, &err) == 0) {
         assert(w->file_bytes <= size &&
                w->config.n_local + w->config.n_global == w->config.n_layers);
         float *row = malloc((size_t)w->config.hidden_size * sizeof *row);
@@ -35,8 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         assert(w == NULL && err.msg[0] != '\0');
     }
-    if (tr_checkpoint_open_tokenizer(path, w ? w->config.vocab_size : 8, &t, &err) != 0)
+    if (tr_checkpoint_tokenizer(checkpoint, &t, &err) != 0)
         assert(t == NULL && err.msg[0] != '\0');
+    tr_checkpoint_close(checkpoint);
     tr_tokenizer_free(t);
     tr_weights_close(w);
     close(fd);

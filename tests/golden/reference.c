@@ -20,9 +20,11 @@ static void equals_transformers(void **state)
         golden_read(&g, names[i]);
         snprintf(path, sizeof path, "tests/golden/%s", names[i]);
         assert_int_equal(tr_pool_open(&pool, 1, &err), 0);
-        struct tr_weights_options o = {
-            .path = path, .choice = TR_WEIGHTS_F32, .use_mmap = true, .pool = pool};
-        assert_int_equal(tr_weights_open(&w, &o, &err), 0);
+        struct tr_checkpoint *checkpoint;
+        struct tr_weights_options o = {.choice = TR_WEIGHTS_F32, .use_mmap = true, .pool = pool};
+        assert_int_equal(tr_checkpoint_open(&checkpoint, path, &err), 0);
+        assert_int_equal(tr_weights_open(&w, checkpoint, &o, &err), 0);
+        tr_checkpoint_close(checkpoint);
         int vocab = w->config.vocab_size;
         float *logits = malloc((size_t)g.n * vocab * sizeof *logits);
         assert_int_equal(tr_reference_logits(w, g.prompt, g.n, logits), 0);

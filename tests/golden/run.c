@@ -78,10 +78,12 @@ void run_open(struct run *r, const struct run_options *o)
     r->max_tokens = o->max_tokens;
     if (tr_pool_open(&r->pool, o->threads, &err) < 0)
         fail_msg("%s", err.msg);
-    struct tr_weights_options wo = {
-        .path = o->path, .choice = o->choice, .use_mmap = true, .pool = r->pool};
-    if (tr_weights_open(&r->weights, &wo, &err) < 0)
+    struct tr_checkpoint *checkpoint = NULL;
+    struct tr_weights_options wo = {.choice = o->choice, .use_mmap = true, .pool = r->pool};
+    if (tr_checkpoint_open(&checkpoint, o->path, &err) < 0 ||
+        tr_weights_open(&r->weights, checkpoint, &wo, &err) < 0)
         fail_msg("%s", err.msg);
+    tr_checkpoint_close(checkpoint);
     const struct tr_model_config *c = &r->weights->config;
     tr_kv_layout_init(&r->local_layout, o->kv, o->page, c->n_local, c->n_kv_heads, c->head_dim);
     tr_kv_layout_init(&r->global_layout, o->kv, o->page, c->n_global, c->n_kv_heads, c->head_dim);

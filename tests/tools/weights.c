@@ -7,11 +7,11 @@
  * vector, and some rows of the embedding table, as raw floats; the object's "dump" lists them. The
  * Python tests compare these with the same files read by other people's code.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/weights.h"
 #include "engine/text/tokenizer.h"
 
@@ -126,6 +126,28 @@ static void print_facts(const struct tr_weights *w)
     printf("\"");
 }
 
+/* What it does not say is left out. */
+static void print_sampling(const struct tr_sampling_defaults *s)
+{
+    const struct {
+        const char *name;
+        float value;
+    } all[] = {{"temperature", s->temperature},
+               {"top_k", s->top_k < 0 ? NAN : (float)s->top_k},
+               {"top_p", s->top_p},
+               {"min_p", s->min_p},
+               {"repetition_penalty", s->repetition_penalty}};
+    const char *comma = "";
+    printf(", \"sampling\": {");
+    for (size_t i = 0; i < TR_ARRAY_LEN(all); i++) {
+        if (isnan(all[i].value))
+            continue;
+        printf("%s\"%s\": %.9g", comma, all[i].name, (double)all[i].value);
+        comma = ", ";
+    }
+    printf("}");
+}
+
 static enum tr_weights_choice choice_of(const char *name)
 {
     static const char *const names[] = {"auto", "f32", "bf16", "q8_0", "q4_0"};
@@ -152,9 +174,11 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 int main(int argc, char **argv)
 {
     struct tr_weights_options o = {.use_mmap = true, .progress = progress};
+    struct tr_checkpoint *checkpoint = NULL;
     struct tr_weights *w = NULL;
     struct tr_tokenizer *t = NULL;
     struct tr_err err;
+    const char *path = NULL;
     int threads = 2;
     for (int i = 1; i < argc; i++) {
         const char *value = strchr(argv[i], '=');
@@ -170,22 +194,26 @@ int main(int argc, char **argv)
         else if (strncmp(argv[i], "dump=", 5) == 0)
             dump = fopen(value, "wb");
         else
-            o.path = argv[i];
+            path = argv[i];
     }
-    if (!o.path || tr_pool_open(&o.pool, threads, &err))
+    if (!path || tr_pool_open(&o.pool, threads, &err))
         return 2;
-    int rc = tr_weights_open(&w, &o, &err);
+    int rc = tr_checkpoint_open(&checkpoint, path, &err);
+    if (!rc)
+        rc = tr_weights_open(&w, checkpoint, &o, &err);
     tr_pool_close(o.pool);
     if (!rc)
-        rc = tr_checkpoint_open_tokenizer(o.path, w->config.vocab_size, &t, &err);
+        rc = tr_checkpoint_tokenizer(checkpoint, &t, &err);
     if (rc) {
         fprintf(stderr, "%s [%s]\n", err.msg, tr_err_text(rc));
+        tr_checkpoint_close(checkpoint);
         tr_weights_close(w);
         return 1;
     }
     printf("{");
     print_config(&w->config);
     print_facts(w);
+    print_sampling(&checkpoint->generation.sampling);
     printf(", \"progress\": [%llu, %llu], \"tokens\": %d, \"template\": %d",
            (unsigned long long)progress_done, (unsigned long long)progress_total,
            tr_tokenizer_size(t), tr_tokenizer_chat_template(t) != NULL);
@@ -194,6 +222,7 @@ int main(int argc, char **argv)
     if (dump && fclose(dump))
         return 2;
     tr_tokenizer_free(t);
+    tr_checkpoint_close(checkpoint);
     tr_weights_close(w);
     return 0;
 }

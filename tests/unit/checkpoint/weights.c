@@ -21,13 +21,15 @@
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/weights.h"
 
-static struct tr_weights *open_as(struct tr_weights_options o, int threads)
+static struct tr_weights *open_as(const char *path, struct tr_weights_options o, int threads)
 {
     struct tr_weights *w = NULL;
     struct tr_err err;
     assert_int_equal(tr_pool_open(&o.pool, threads, &err), 0);
-    if (tr_weights_open(&w, &o, &err))
+    struct tr_checkpoint *checkpoint = NULL;
+    if (tr_checkpoint_open(&checkpoint, path, &err) || tr_weights_open(&w, checkpoint, &o, &err))
         fail_msg("%s", err.msg);
+    tr_checkpoint_close(checkpoint);
     tr_pool_close(o.pool);
     return w;
 }
@@ -35,8 +37,8 @@ static struct tr_weights *open_as(struct tr_weights_options o, int threads)
 static struct tr_weights *open_with(const char *path, enum tr_weights_choice choice, bool use_mmap,
                                     int threads)
 {
-    struct tr_weights_options o = {.path = path, .choice = choice, .use_mmap = use_mmap};
-    return open_as(o, threads);
+    struct tr_weights_options o = {.choice = choice, .use_mmap = use_mmap};
+    return open_as(path, o, threads);
 }
 
 static const char *bytes_of(const struct tr_matrix *m)
@@ -202,8 +204,7 @@ static void on_packed(void *arg, double seconds, const struct tr_err *err)
 static struct tr_weights_options demo_kept_in(const char *folder, enum tr_weights_choice choice,
                                               struct end *end)
 {
-    return (struct tr_weights_options){.path = "config/demo",
-                                       .choice = choice,
+    return (struct tr_weights_options){.choice = choice,
                                        .use_mmap = true,
                                        .packed_cache = folder,
                                        .on_packed = on_packed,
@@ -257,23 +258,24 @@ static void packed_weights_are_the_same(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     struct tr_weights_options o = demo_kept_in(folder, TR_WEIGHTS_Q8_0, &end);
-    struct tr_weights *first = open_as(o, 2);
+    struct tr_weights *first = open_as("config/demo", o, 2);
     assert_false(first->from_packed);
     assert_int_equal(first->cached_bytes, 0);
     while (!atomic_load(&end.n))
         pause_ms(1);
     assert_true(end.well);
     assert_int_equal(count_files(folder, ".packed"), 1);
-    struct tr_weights *mapped = open_as(o, 3);
+    struct tr_weights *mapped = open_as("config/demo", o, 3);
     o.use_mmap = false;
     o.packed_cache = NULL;
-    struct tr_weights *plain = open_as(o, 1);
+    struct tr_weights *plain = open_as("config/demo", o, 1);
     o.packed_cache = folder;
-    struct tr_weights *made_again = open_as(o, 2); /* another plan: the embedding is in it */
+    struct tr_weights *made_again =
+        open_as("config/demo", o, 2); /* another plan: the embedding is in it */
     tr_weights_close(made_again);
     o.on_packed = NULL;
-    tr_weights_close(open_as(o, 2));
-    struct tr_weights *read = open_as(o, 2);
+    tr_weights_close(open_as("config/demo", o, 2));
+    struct tr_weights *read = open_as("config/demo", o, 2);
     struct tr_weights *all[] = {first, mapped, plain, read};
     assert_true(mapped->from_packed && read->from_packed && !plain->from_packed);
     assert_true(mapped->cached_bytes > 0 && read->cached_bytes == 0);
@@ -298,13 +300,13 @@ static void closing_cuts_writing_short(void **state)
     struct tr_weights_options o = demo_kept_in(folder, TR_WEIGHTS_BF16, &end);
     for (int i = 0; i < 8; i++) {
         char command[256];
-        struct tr_weights *w = open_as(o, 2);
+        struct tr_weights *w = open_as("config/demo", o, 2);
         assert_false(w->from_packed);
         pause_ms(i);
         tr_weights_close(w);
         assert_int_equal(count_files(folder, ".part"), 0);
         if (count_files(folder, ".packed")) {
-            w = open_as(o, 2);
+            w = open_as("config/demo", o, 2);
             assert_true(w->from_packed);
             tr_weights_close(w);
         }
@@ -316,14 +318,12 @@ static void closing_cuts_writing_short(void **state)
 
 static void a_failure_leaves_the_result_alone(void **state)
 {
-    struct tr_weights *w = (struct tr_weights *)state;
-    struct tr_weights_options o = {.path = "tests/golden", .use_mmap = true};
+    struct tr_checkpoint *checkpoint = (struct tr_checkpoint *)state;
     struct tr_err err = {0};
-    assert_int_equal(tr_pool_open(&o.pool, 1, &err), 0);
-    assert_int_equal(tr_weights_open(&w, &o, &err), TR_EIO);
+    assert_int_equal(tr_checkpoint_open(&checkpoint, "tests/golden", &err), TR_EIO);
     assert_non_null(strstr(err.msg, "config.json"));
-    assert_ptr_equal(w, state);
-    tr_pool_close(o.pool);
+    assert_ptr_equal(checkpoint, state);
+    assert_null(tr_checkpoint_close(NULL));
     assert_null(tr_weights_close(NULL));
 }
 

@@ -154,12 +154,26 @@ static int apply_file(struct tr_options *o, const char *file, struct tr_err *err
 
 /* ---- environment ---- */
 
-/* Kubernetes tells pods about a Service called "trinityd" in variables that look like ours. */
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Kubernetes tells pods about Services in variables named after them: of a Service "trinityd" or "trinityd-x" they
+ * look like ours, as in TRINITYD_X_SERVICE_HOST, TRINITYD_X_PORT=tcp://10.0.0.1:80 and TRINITYD_X_PORT_80_TCP_ADDR. */
 static bool is_service_link(const char *name, const char *value)
 {
-    const char *colon = strstr(value, "://");
-    return strncmp(name, "SERVICE_", 8) == 0 || strncmp(name, "PORT_", 5) == 0 ||
-           (strcmp(name, "PORT") == 0 && colon);
+    static const char *const ends[] = {"SERVICE_HOST", "SERVICE_PORT", "_TCP",       "_UDP",
+                                       "_SCTP",        "_TCP_PROTO",   "_UDP_PROTO", "_SCTP_PROTO",
+                                       "_TCP_PORT",    "_UDP_PORT",    "_SCTP_PORT", "_TCP_ADDR",
+                                       "_UDP_ADDR",    "_SCTP_ADDR"};
+    if (strstr(name, "SERVICE_PORT_") || (ends_with(name, "PORT") && strstr(value, "://")))
+        return true;
+    for (size_t i = 0; i < TR_ARRAY_LEN(ends); i++)
+        if (ends_with(name, ends[i]))
+            return true;
+    return false;
 }
 
 static int apply_variable(struct tr_options *o, const char *entry, const char *value,
@@ -171,11 +185,7 @@ static int apply_variable(struct tr_options *o, const char *entry, const char *v
         name[n++] = *s;
     name[n] = '\0';
     if (is_service_link(name, value))
-        return tr_err_set(err, TR_ECONFIG, "port",
-                          "environment " ENV_PREFIX
-                          "%s: this is Kubernetes' link to a Service named trinityd, not an "
-                          "option: set enableServiceLinks: false in the pod",
-                          name);
+        return 0;
     char lower[sizeof name];
     bool plain = true;
     for (size_t i = 0; i <= n; i++) {
@@ -330,8 +340,20 @@ static int apply_arguments(struct tr_options *o, bool set_rows, const char **ret
 
 /* ---- all together ---- */
 
-/* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not
- * count. */
+/* A line without the blanks around it, and without the byte order mark of the file's first one. */
+static char *strip(char *line, bool first)
+{
+    if (first && strncmp(line, "\xEF\xBB\xBF", 3) == 0)
+        line += 3;
+    line += strspn(line, " \t\r\n\v\f");
+    size_t n = strlen(line);
+    while (n > 0 && isspace((unsigned char)line[n - 1]))
+        line[--n] = '\0';
+    return line;
+}
+
+/* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not count. A file without a
+ * key is an error: who names one does not mean to let everybody in. */
 static int read_keys(struct tr_options *o, struct tr_err *err)
 {
     static const char name[] = "api_key_file";
@@ -343,18 +365,19 @@ static int read_keys(struct tr_options *o, struct tr_err *err)
                           strerror(errno));
     const struct tr_option *row = find_row("api_key", strlen("api_key"));
     char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
+    size_t cap = 0, before = o->api_key.n;
     int r = 0;
-    while (r == 0 && (n = getline(&line, &cap, f)) >= 0) {
-        while (n > 0 && isspace((unsigned char)line[n - 1]))
-            line[--n] = '\0';
-        if (n > 0 && line[0] != '#' && tr_option_set(row, o, line, err) < 0)
+    for (bool first = true; r == 0 && getline(&line, &cap, f) >= 0; first = false) {
+        const char *key = strip(line, first);
+        if (*key && *key != '#' && tr_option_set(row, o, key, err) < 0)
             r = tr_err_set(err, TR_ECONFIG, name, "%s: %s: a line is no key", name,
                            o->api_key_file);
     }
     if (r == 0 && ferror(f))
         r = tr_err_set(err, TR_ECONFIG, name, "%s: %s: can't be read", name, o->api_key_file);
+    if (r == 0 && o->api_key.n == before)
+        r = tr_err_set(err, TR_ECONFIG, name, "%s: %s: there is no key in it", name,
+                       o->api_key_file);
     free(line);
     fclose(f);
     return r;
@@ -410,6 +433,11 @@ int tr_options_reload(struct tr_options *ret, const struct tr_options *old, stru
     int r = tr_options_parse(&o, old->argc, old->argv, old->envp, err);
     if (r < 0)
         return r;
+    if (old->api_key.n > 0 && o.api_key.n == 0) {
+        tr_options_done(&o);
+        return tr_err_set(err, TR_ECONFIG, "api_key",
+                          "api_key: no key is left; only a restart serves without keys");
+    }
     for (size_t i = 0; i < TR_OPTION_COUNT && r == 0; i++) {
         const struct tr_option *row = &tr_option_rows[i];
         if ((row->flags & TR_RELOAD) || tr_option_equal(row, &o, old))

@@ -25,7 +25,7 @@ static int split(char *text, char **words)
 }
 
 struct sources {
-    char argv_text[512], env_text[512];
+    char argv_text[512], env_text[1024];
     char *argv[MAX_WORDS + 1], *envp[MAX_WORDS + 1];
 };
 
@@ -275,9 +275,6 @@ static void test_refusals(void **state)
         {"{}", "TRINITYD_FOO=1", "", "foo", "no such option (environment TRINITYD_FOO)"},
         {"{}", "TRINITYD_port=1", "", "port", "no such option"},
         {"{}", "TRINITYD_PORT=x", "", "port", "(environment TRINITYD_PORT)"},
-        {"{}", "TRINITYD_PORT=tcp://10.0.0.1:8080", "", "port", "enableServiceLinks"},
-        {"{}", "TRINITYD_PORT_8080_TCP_ADDR=10.0.0.1", "", "port", "enableServiceLinks"},
-        {"{}", "TRINITYD_SERVICE_HOST=10.0.0.1", "", "port", "enableServiceLinks"},
         {"{\n\"mmap\": true,\n \"prot\": 1}", "", "", "prot", "line 3)"},
         {"{\"isa\": \"\\\"{,\",\n \"port\":\n 1}", "", "", "isa", "line 1)"},
         {"{\"mmap\": true, \"cors_origin\": [\"a\", \"b\"],\n\n\"port\": \"x\"}", "", "", "port",
@@ -446,8 +443,79 @@ static void test_reload(void **state)
     write_file("{\"log_level\": \"loud\"}");
     assert_int_equal(tr_options_reload(&fresh, &o, &refused, &err), TR_ECONFIG);
     assert_string_equal(err.param, "log_level");
+
+    /* a daemon that has asked for keys does not stop asking */
+    write_file("{\"log_level\": \"warn\"}");
+    assert_int_equal(tr_options_reload(&fresh, &o, &refused, &err), TR_ECONFIG);
+    assert_string_equal(err.param, "api_key");
     tr_buf_done(&refused);
     tr_options_done(&o);
+}
+
+/* Key files as editors and secret managers leave them; NULL: refused, with a message that says why. */
+static void test_key_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *keys; /* separated by blanks */
+    } cases[] = {
+        {"k1\nk2\n", "k1 k2"},
+        {"k1\r\nk2\r\n", "k1 k2"},
+        {"\xEF\xBB\xBFk1\nk2", "k1 k2"},
+        {"  k1  \n\tk2\n # no key\n\n", "k1 k2"},
+        {"", NULL},
+        {"\n", NULL},
+        {"\xEF\xBB\xBF", NULL},
+        {"# k1\n  #k2\n", NULL},
+    };
+    char args[128];
+    snprintf(args, sizeof args, "--api-key-file %s", path);
+    for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
+        struct sources s;
+        struct tr_options o;
+        struct tr_err err;
+        char keys[64] = "";
+        write_file(cases[i].text);
+        int r = parse(&s, &o, args, "", &err);
+        if (!cases[i].keys) {
+            assert_int_equal(r, TR_ECONFIG);
+            assert_string_equal(err.param, "api_key_file");
+            assert_non_null(strstr(err.msg, "no key"));
+            continue;
+        }
+        assert_int_equal(r, 0);
+        for (size_t k = 0; k < o.api_key.n; k++) {
+            strcat(keys, k ? " " : "");
+            strcat(keys, o.api_key.items[k]);
+        }
+        assert_string_equal(keys, cases[i].keys);
+        tr_options_done(&o);
+    }
+}
+
+/* Every pod is told about the Services of its namespace; own options count beside that. */
+static void test_service_links(void **state)
+{
+    (void)state;
+    static const char *const services[] = {"", "NANO_", "METRICS_", "MODEL_", "HOST_"};
+    for (size_t i = 0; i < TR_ARRAY_LEN(services); i++) {
+        struct sources s;
+        struct tr_options o;
+        struct tr_err err;
+        char env[512];
+        const char *n = services[i];
+        snprintf(env, sizeof env,
+                 "TRINITYD_%sSERVICE_HOST=10.0.0.1 TRINITYD_%sSERVICE_PORT=80 "
+                 "TRINITYD_%sSERVICE_PORT_HTTP=80 TRINITYD_%sPORT=tcp://10.0.0.1:80 "
+                 "TRINITYD_%sPORT_80_TCP=tcp://10.0.0.1:80 TRINITYD_%sPORT_80_TCP_PROTO=tcp "
+                 "TRINITYD_%sPORT_80_TCP_PORT=80 TRINITYD_%sPORT_80_TCP_ADDR=10.0.0.1 "
+                 "TRINITYD_MAX_QUEUE=7",
+                 n, n, n, n, n, n, n, n);
+        assert_int_equal(parse(&s, &o, "", env, &err), 0);
+        assert_int_equal(o.port, 8080);
+        assert_int_equal(o.max_queue, 7);
+        tr_options_done(&o);
+    }
 }
 
 int main(void)
@@ -464,6 +532,8 @@ int main(void)
         cmocka_unit_test(test_secrets_are_not_printed),
         cmocka_unit_test(test_shipped_file),
         cmocka_unit_test(test_reload),
+        cmocka_unit_test(test_key_files),
+        cmocka_unit_test(test_service_links),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

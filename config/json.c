@@ -9,63 +9,65 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/json_scan.h"
+
 #define PARSE_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
 
-static pthread_once_t seed_once = PTHREAD_ONCE_INIT;
+static pthread_once_t mark_once = PTHREAD_ONCE_INIT;
 
-static void seed(void)
+/* A big integer is kept as a string that begins with this; nobody outside can write it. */
+enum { MARK_BYTES = 1 + 24 };
+static char mark[MARK_BYTES + 1] = "\001";
+
+static void make_mark(void)
 {
+    unsigned char random[MARK_BYTES - 1];
     json_object_seed(0);
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        memset(random, 0, sizeof random);
+    for (size_t i = 0; i < sizeof random; i++)
+        mark[i + 1] = (char)('a' + random[i] % 16);
 }
 
-/* Where nesting first exceeds the bound; n if it does not. Knows strings and brackets only:
- * whatever else is wrong with the text, jansson's recursion goes no deeper than what is counted
- * here. */
-static size_t too_deep_at(const char *s, size_t n)
+/* The digits of a big integer with their sign; NULL if the node is none. */
+static const char *big_digits(const struct json_t *node)
 {
-    int depth = 0;
-    for (size_t i = 0; i < n; i++) {
-        switch (s[i]) {
-        case '"':
-            for (i++; i < n && s[i] != '"'; i++)
-                i += s[i] == '\\';
-            break;
-        case '[':
-        case '{':
-            if (++depth > TR_JSON_MAX_DEPTH)
-                return i;
-            break;
-        case ']':
-        case '}':
-            depth--;
-            break;
-        default:
-            break;
-        }
-    }
-    return n;
+    const char *s = json_string_value(node);
+    return s && s[0] == mark[0] && strncmp(s, mark, MARK_BYTES) == 0 ? s + MARK_BYTES : NULL;
 }
 
-/* file is NULL for bytes that came from elsewhere. */
+/* file is NULL for bytes that came from elsewhere, which are given little memory. */
 static int parse(struct json_t **ret, const char *bytes, size_t n, const char *file,
                  struct tr_err *err)
 {
     int code = file ? TR_EFORMAT : TR_EINVAL;
     const char *sep = file ? ": " : "";
+    bool bounded = !file;
     if (!file)
         file = "";
-    size_t deep = too_deep_at(bytes, n);
-    if (deep < n)
+    struct tr_json_scan scan = tr_json_scan(bytes, n, TR_JSON_MAX_DEPTH);
+    if (scan.too_deep_at < n)
         return tr_err_set(err, code, NULL, "%s%sinvalid JSON: nested deeper than %d at byte %zu",
-                          file, sep, TR_JSON_MAX_DEPTH, deep);
-    pthread_once(&seed_once, seed);
+                          file, sep, TR_JSON_MAX_DEPTH, scan.too_deep_at);
+    if (bounded && scan.bytes > TR_MIN(n * TR_JSON_FACTOR + TR_JSON_FREE, TR_JSON_MAX_BYTES))
+        return tr_err_set(err, code, NULL, "too many values: %zu bytes of JSON would take %zu MiB",
+                          n, scan.bytes >> 20);
+    pthread_once(&mark_once, make_mark);
+    struct tr_buf wide = {0};
+    if (scan.big)
+        tr_json_widen(&wide, bytes, n, mark + 1);
+    if (wide.oom) {
+        tr_buf_done(&wide);
+        return tr_err_set(err, TR_ENOMEM, NULL, "%s%sout of memory", file, sep);
+    }
     json_error_t e;
-    struct json_t *doc = json_loadb(bytes, n, PARSE_FLAGS, &e);
-    if (!doc && *sep && json_error_code(&e) == json_error_numeric_overflow)
-        doc = json_loadb(bytes, n, PARSE_FLAGS | JSON_DECODE_INT_AS_REAL, &e);
+    struct json_t *doc =
+        json_loadb(scan.big ? wide.data : bytes, scan.big ? wide.len : n, PARSE_FLAGS, &e);
+    tr_buf_done(&wide);
     if (!doc) {
         if (json_error_code(&e) == json_error_out_of_memory)
             return tr_err_set(err, TR_ENOMEM, NULL, "%s%sout of memory", file, sep);
@@ -171,7 +173,7 @@ enum tr_json_type tr_json_type(const struct tr_json *v)
     case JSON_ARRAY:
         return TR_JSON_ARRAY;
     case JSON_STRING:
-        return TR_JSON_STRING;
+        return big_digits(v->node) ? TR_JSON_NUMBER : TR_JSON_STRING;
     case JSON_INTEGER:
     case JSON_REAL:
         return TR_JSON_NUMBER;
@@ -191,7 +193,12 @@ bool tr_json_given(const struct tr_json *v)
 
 bool tr_json_is_integer(const struct tr_json *v)
 {
-    return json_is_integer(v->node);
+    return json_is_integer(v->node) || big_digits(v->node);
+}
+
+const char *tr_json_big(const struct tr_json *v)
+{
+    return big_digits(v->node);
 }
 
 size_t tr_json_size(const struct tr_json *v)
@@ -279,6 +286,8 @@ int tr_json_as_int(const struct tr_json *v, int64_t min, int64_t max, int64_t *r
             return tr_json_fail(v, err, "must be from %lld to %lld", (long long)min,
                                 (long long)max);
         x = (int64_t)d;
+    } else if (big_digits(v->node)) {
+        return tr_json_fail(v, err, "must be from %lld to %lld", (long long)min, (long long)max);
     } else {
         return wrong_type(v, "integer", err);
     }
@@ -288,12 +297,31 @@ int tr_json_as_int(const struct tr_json *v, int64_t min, int64_t max, int64_t *r
     return 0;
 }
 
+int tr_json_as_word(const struct tr_json *v, uint64_t *ret, struct tr_err *err)
+{
+    const char *digits = big_digits(v->node);
+    int64_t x = 0;
+    if (!digits) {
+        int r = tr_json_as_int(v, INT64_MIN, INT64_MAX, &x, err);
+        if (r == 0)
+            *ret = (uint64_t)x;
+        return r;
+    }
+    errno = 0;
+    uint64_t word = strtoull(digits, NULL, 10);
+    if (digits[0] == '-' || errno == ERANGE)
+        return tr_json_fail(v, err, "must be an integer of 64 bits, signed or not");
+    *ret = word;
+    return 0;
+}
+
 int tr_json_as_double(const struct tr_json *v, double min, double max, double *ret,
                       struct tr_err *err)
 {
-    if (!json_is_number(v->node))
+    const char *digits = big_digits(v->node);
+    if (!json_is_number(v->node) && !digits)
         return wrong_type(v, "number", err);
-    double d = json_number_value(v->node);
+    double d = digits ? strtod(digits, NULL) : json_number_value(v->node);
     if (!(d >= min && d <= max))
         return tr_json_fail(v, err, "must be from %g to %g", min, max);
     *ret = d;
@@ -310,7 +338,7 @@ int tr_json_as_bool(const struct tr_json *v, bool *ret, struct tr_err *err)
 
 int tr_json_as_string(const struct tr_json *v, const char **ret, size_t *ret_n, struct tr_err *err)
 {
-    if (!json_is_string(v->node))
+    if (!json_is_string(v->node) || big_digits(v->node))
         return wrong_type(v, "string", err);
     const char *s = json_string_value(v->node);
     size_t n = json_string_length(v->node);
@@ -460,4 +488,53 @@ void tr_json_quote(struct tr_buf *b, const char *s, size_t n)
     }
     tr_buf_add(b, s + done, n - done);
     tr_buf_addc(b, '"');
+}
+
+/* The fewest digits that read back as d. */
+static void add_real(struct tr_buf *b, double d)
+{
+    char text[40];
+    int digits = 15;
+    do
+        snprintf(text, sizeof text, "%.*g", digits++, d);
+    while (digits <= 17 && strtod(text, NULL) != d);
+    tr_buf_adds(b, text);
+    if (!strpbrk(text, ".e"))
+        tr_buf_adds(b, ".0");
+}
+
+void tr_json_write(struct tr_buf *b, const struct tr_json *v)
+{
+    const char *big = big_digits(v->node);
+    struct tr_json item;
+    void *iter = NULL;
+    size_t n = tr_json_size(v);
+    if (big) {
+        tr_buf_adds(b, big);
+    } else if (json_is_string(v->node)) {
+        tr_json_quote(b, json_string_value(v->node), json_string_length(v->node));
+    } else if (json_is_integer(v->node)) {
+        tr_buf_addf(b, "%lld", (long long)json_integer_value(v->node));
+    } else if (json_is_real(v->node)) {
+        add_real(b, json_real_value(v->node));
+    } else if (json_is_array(v->node)) {
+        tr_buf_addc(b, '[');
+        for (size_t i = 0; i < n; i++) {
+            item = tr_json_at(v, i);
+            tr_buf_adds(b, i ? "," : "");
+            tr_json_write(b, &item);
+        }
+        tr_buf_addc(b, ']');
+    } else if (json_is_object(v->node)) {
+        tr_buf_addc(b, '{');
+        for (const char *sep = ""; tr_json_next(v, &iter, &item); sep = ",") {
+            tr_buf_adds(b, sep);
+            tr_json_quote(b, item.key, item.key_bytes);
+            tr_buf_addc(b, ':');
+            tr_json_write(b, &item);
+        }
+        tr_buf_addc(b, '}');
+    } else {
+        tr_buf_adds(b, json_is_true(v->node) ? "true" : json_is_false(v->node) ? "false" : "null");
+    }
 }

@@ -8,10 +8,10 @@
  * keep the parent alive and in place while the child is in use (locals of the same function and of
  * its callers are fine).
  *
- * Rules: duplicate keys, lone surrogates, NUL in keys, integers beyond 64 bits and nesting deeper
- * than TR_JSON_MAX_DEPTH are errors; NUL in strings is a character. null counts as absent for
- * optional values. 16.0 is an integer. Error texts never contain bytes of the input other than the
- * printable ASCII of keys.
+ * Rules: duplicate keys, lone surrogates, NUL in keys and nesting deeper than TR_JSON_MAX_DEPTH are
+ * errors; NUL in strings is a character. null counts as absent for optional values. 16.0 is an
+ * integer. Integers have any number of digits, and keep them. Error texts never contain bytes of
+ * the input other than the printable ASCII of keys.
  */
 #ifndef TR_CONFIG_JSON_H
 #define TR_CONFIG_JSON_H
@@ -24,15 +24,21 @@
 
 struct json_t; /* jansson's; files that include jansson.h may use node pointers directly */
 
-#define TR_JSON_MAX_DEPTH 200
+enum {
+    TR_JSON_MAX_DEPTH = 200,
+    /* A document from outside takes at most TR_JSON_FACTOR times its text and TR_JSON_FREE, and at
+     * most TR_JSON_MAX_BYTES. */
+    TR_JSON_FACTOR = 24,
+    TR_JSON_FREE = 4 << 20,
+    TR_JSON_MAX_BYTES = 256 << 20
+};
 
-/* Any JSON value, scalars included. TR_EINVAL with line, column and byte position; TR_ENOMEM. Free
- * the document with tr_json_free. Thread-safe. */
+/* Any JSON value, scalars included. TR_EINVAL with line, column and byte position, or because its
+ * values would take too much memory; TR_ENOMEM. Free the document with tr_json_free. Thread-safe. */
 TR_NODISCARD int tr_json_parse(struct json_t **ret, const void *bytes, size_t n,
                                struct tr_err *err);
-/* Same for a file of at most max_bytes. TR_EIO (errno text), TR_EFORMAT (position, too large).
- * Integers beyond 64 bits are taken as doubles here, because tokenizer_config.json files hold 10^30
- * as "no limit"; all integers of such a file then are exact up to 2^53 only. */
+/* Same for a file of at most max_bytes, which is the bound of its memory. TR_EIO (errno text),
+ * TR_EFORMAT (position, too large). */
 TR_NODISCARD int tr_json_read(struct json_t **ret, const char *file, size_t max_bytes,
                               struct tr_err *err);
 struct json_t *tr_json_free(struct json_t *doc); /* NULL ok; returns NULL */
@@ -70,7 +76,10 @@ bool tr_json_next(const struct tr_json *object, void **iter, struct tr_json *ret
 enum tr_json_type tr_json_type(const struct tr_json *v);
 bool tr_json_given(const struct tr_json *v);      /* present and not null */
 bool tr_json_is_integer(const struct tr_json *v); /* a number written without . and e */
-size_t tr_json_size(const struct tr_json *v);     /* elements or members; 0 for everything else */
+/* The digits and sign of an integer that int64 does not hold; NULL if v is none. As a double it may
+ * be infinite. Borrowed from the document. */
+const char *tr_json_big(const struct tr_json *v);
+size_t tr_json_size(const struct tr_json *v); /* elements or members; 0 for everything else */
 
 /* Fails at this value: fills err with "path: text" and param = path, returns the code (see
  * tr_json_root). */
@@ -82,6 +91,8 @@ TR_NODISCARD int tr_json_expect(const struct tr_json *v, enum tr_json_type type,
                                 struct tr_err *err);
 TR_NODISCARD int tr_json_as_int(const struct tr_json *v, int64_t min, int64_t max, int64_t *ret,
                                 struct tr_err *err);
+/* Any integer from -2^63 to 2^64-1, as its 64 bits. */
+TR_NODISCARD int tr_json_as_word(const struct tr_json *v, uint64_t *ret, struct tr_err *err);
 TR_NODISCARD int tr_json_as_double(const struct tr_json *v, double min, double max, double *ret,
                                    struct tr_err *err);
 TR_NODISCARD int tr_json_as_bool(const struct tr_json *v, bool *ret, struct tr_err *err);
@@ -122,5 +133,7 @@ TR_NODISCARD int tr_json_opt_object(const struct tr_json *object, const char *ke
 
 /* Appends s as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD, byte by byte. */
 void tr_json_quote(struct tr_buf *b, const char *s, size_t n);
+/* Appends the value as compact JSON; nothing given is null. */
+void tr_json_write(struct tr_buf *b, const struct tr_json *v);
 
 #endif

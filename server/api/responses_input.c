@@ -221,11 +221,11 @@ static int check(const struct srv_params *p, struct tr_err *err)
 static void add_value(struct tr_buf *out, const char *name, const struct tr_json *v,
                       const char *absent)
 {
-    char *text = tr_json_given(v) ? json_dumps(v->node, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     tr_buf_addf(out, ",\"%s\":", name);
-    tr_buf_adds(out, text ? text : absent);
-    out->oom |= !text && tr_json_given(v);
-    free(text);
+    if (tr_json_given(v))
+        tr_json_write(out, v);
+    else
+        tr_buf_adds(out, absent);
 }
 
 /* The document is gone when the answer is written, which repeats these. */

@@ -459,10 +459,8 @@ static int fill_sampling(struct tr_job *job, const struct srv_params *p,
     s->repetition_penalty = (float)p->repetition_penalty;
     s->n_logprobs = (int)p->logprobs;
     size_t vocab = (size_t)tr_tokenizer_size(limits->tokenizer);
-    int64_t seed = (int64_t)limits->random;
-    int r =
-        tr_json_given(&p->seed) ? tr_json_as_int(&p->seed, INT64_MIN, INT64_MAX, &seed, err) : 0;
-    s->seed = (uint64_t)seed;
+    s->seed = limits->random;
+    int r = tr_json_given(&p->seed) ? tr_json_as_word(&p->seed, &s->seed, err) : 0;
     if (r == 0)
         r = take_bias(s, &p->logit_bias, limits->tokenizer, err);
     if (r == 0)

@@ -83,7 +83,7 @@ def test_strict_refuses_unknown_fields(daemon):
 def test_bad_prompts(f1, prompt):
     """An id that does not exist is refused before it gets near the cache: the same probe before and after."""
     before = f1.complete(prompt=ids(20), max_tokens=3, return_token_ids=True)["choices"]
-    refused(f1, {"prompt": prompt, "max_tokens": 1}, None if prompt == [10**20] else "prompt")
+    refused(f1, {"prompt": prompt, "max_tokens": 1}, "prompt")
     assert f1.complete(prompt=ids(20), max_tokens=3, return_token_ids=True)["choices"] == before
 
 
@@ -195,7 +195,7 @@ def test_capabilities_come_from_the_table_that_validates(f1):
             assert f1.complete(**GOOD, **{name: {"any": ["thing"]}})
         elif schema.get("type") in (["integer", "null"], ["number", "null"]):
             low = schema.get("minimum", schema.get("exclusiveMinimum"))
-            refused(f1, {**GOOD, name: schema["maximum"] * 2 + 1}, None if schema["maximum"] > 2**62 else name)
+            refused(f1, {**GOOD, name: schema["maximum"] * 2 + 1}, name)
             if "exclusiveMinimum" in schema:
                 refused(f1, {**GOOD, name: low}, name)
             elif low > -2**31:

@@ -2,11 +2,17 @@
 #include "engine/text/template/from_json.h"
 
 #include <float.h>
+#include <string.h>
 
 static struct tpl_value number(struct tpl_vm *vm, const struct tr_json *v)
 {
     int64_t i = 0;
     double f = 0.0;
+    const char *big = tr_json_big(v);
+    if (big) {
+        struct tpl_value digits = tr_tpl_str(vm, big, strlen(big), TPL_DATA);
+        return (struct tpl_value){.type = TPL_BIG, .u.str = digits.u.str};
+    }
     bool integer = tr_json_is_integer(v);
     int r = integer ? tr_json_as_int(v, INT64_MIN, INT64_MAX, &i, NULL)
                     : tr_json_as_double(v, -DBL_MAX, DBL_MAX, &f, NULL);

@@ -186,6 +186,9 @@ static void repr(struct writer *w, struct tpl_value v)
     case TPL_INT:
         put_int(w, v.u.i);
         break;
+    case TPL_BIG:
+        tr_tpl_put(w->vm, v.u.str->s, v.u.str->n, TPL_TEMPLATE);
+        break;
     case TPL_FLOAT:
         put_float(w, v.u.f);
         break;
@@ -329,6 +332,9 @@ static void json(struct writer *w, struct tpl_value v)
         break;
     case TPL_INT:
         put_int(w, v.u.i);
+        break;
+    case TPL_BIG:
+        tr_tpl_put(w->vm, v.u.str->s, v.u.str->n, TPL_TEMPLATE);
         break;
     case TPL_FLOAT:
         if (!isfinite(v.u.f))

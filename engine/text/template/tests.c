@@ -126,7 +126,7 @@ static bool of_type(enum test test, struct tpl_value v)
     case T_FLOAT:
         return v.type == TPL_FLOAT;
     case T_INTEGER:
-        return v.type == TPL_INT;
+        return v.type == TPL_INT || v.type == TPL_BIG;
     case T_ITERABLE:
         return tr_tpl_iterable(v) || v.type == TPL_LOOP;
     case T_MAPPING:
@@ -134,7 +134,7 @@ static bool of_type(enum test test, struct tpl_value v)
     case T_NONE:
         return v.type == TPL_NONE;
     case T_NUMBER:
-        return tpl_is_number(v);
+        return tpl_is_number(v) || v.type == TPL_BIG;
     case T_SEQUENCE:
         return tr_tpl_length(v) >= 0 && v.type != TPL_VIEW;
     case T_STRING:

@@ -298,6 +298,8 @@ bool tr_tpl_equal(struct tpl_vm *vm, struct tpl_value a, struct tpl_value b)
     tr_tpl_spend(vm, 1);
     if (tpl_is_number(a) && tpl_is_number(b))
         return compare_numbers(a, b) == 0;
+    if (a.type == TPL_BIG && b.type == TPL_BIG)
+        return compare_bytes(a.u.str, b.u.str) == 0;
     if (a.type != b.type)
         return false;
     tr_tpl_enter(vm);
@@ -400,15 +402,25 @@ bool tr_tpl_str_is(struct tpl_value v, const char *s)
 
 const char *tr_tpl_type_name(struct tpl_value v)
 {
-    static const char *const names[] = {[TPL_UNDEFINED] = "Undefined", [TPL_NONE] = "NoneType",
-                                        [TPL_BOOL] = "bool",           [TPL_INT] = "int",
-                                        [TPL_FLOAT] = "float",         [TPL_STR] = "str",
-                                        [TPL_LIST] = "list",           [TPL_TUPLE] = "tuple",
-                                        [TPL_DICT] = "dict",           [TPL_VIEW] = "dict view",
-                                        [TPL_RANGE] = "range",         [TPL_ITER] = "generator",
-                                        [TPL_NAMESPACE] = "Namespace", [TPL_MACRO] = "Macro",
-                                        [TPL_METHOD] = "method",       [TPL_FUNCTION] = "function",
-                                        [TPL_LOOP] = "LoopContext",    [TPL_CYCLER] = "Cycler",
+    static const char *const names[] = {[TPL_UNDEFINED] = "Undefined",
+                                        [TPL_NONE] = "NoneType",
+                                        [TPL_BOOL] = "bool",
+                                        [TPL_INT] = "int",
+                                        [TPL_BIG] = "int",
+                                        [TPL_FLOAT] = "float",
+                                        [TPL_STR] = "str",
+                                        [TPL_LIST] = "list",
+                                        [TPL_TUPLE] = "tuple",
+                                        [TPL_DICT] = "dict",
+                                        [TPL_VIEW] = "dict view",
+                                        [TPL_RANGE] = "range",
+                                        [TPL_ITER] = "generator",
+                                        [TPL_NAMESPACE] = "Namespace",
+                                        [TPL_MACRO] = "Macro",
+                                        [TPL_METHOD] = "method",
+                                        [TPL_FUNCTION] = "function",
+                                        [TPL_LOOP] = "LoopContext",
+                                        [TPL_CYCLER] = "Cycler",
                                         [TPL_JOINER] = "Joiner"};
     return names[v.type];
 }

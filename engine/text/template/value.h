@@ -14,6 +14,7 @@ enum tpl_type {
     TPL_NONE,
     TPL_BOOL,
     TPL_INT,
+    TPL_BIG, /* an integer beyond 64 bits: u.str has its digits; printed, not computed with */
     TPL_FLOAT,
     TPL_STR,
     TPL_LIST,

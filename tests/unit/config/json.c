@@ -2,13 +2,17 @@
  * message says. */
 #include "config/json.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "config/json_scan.h"
 
 static int parse(const char *text, struct json_t **ret, struct tr_err *err)
 {
@@ -36,7 +40,8 @@ static void test_refused_texts(void **state)
         {"\"a\nb\"", "newline"},
         {"NaN", "invalid token"},
         {"1e999", "overflow"},
-        {"123456789012345678901234567890", "too big"},
+        {"{123456789012345678901234567890:1}", "line 1"},
+        {"[0123456789012345678901234567890]", "line 1"},
         {"\xef\xbb\xbf{}", "line 1"},
         {"01", "line 1"},
     };
@@ -363,12 +368,123 @@ static void test_quote(void **state)
     tr_buf_done(&b);
 }
 
+/* Integers of any size keep their digits, and are numbers wherever a type is asked for. */
+static void test_big_integers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *digits;
+        bool big, word;
+        uint64_t value;
+    } cases[] = {{"9223372036854775807", false, true, INT64_MAX},
+                 {"9223372036854775808", true, true, 1ULL << 63},
+                 {"18446744073709551615", true, true, UINT64_MAX},
+                 {"18446744073709551616", true, false, 0},
+                 {"-9223372036854775808", false, true, 1ULL << 63},
+                 {"-9223372036854775809", true, false, 0},
+                 {"1234567890123456789012345678901234567890", true, false, 0}};
+    for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
+        struct json_t *doc;
+        struct tr_err err;
+        char text[256];
+        snprintf(text, sizeof text, "{\"a\":[%s],\"%s\":\"%s\"}", cases[i].digits, cases[i].digits,
+                 cases[i].digits);
+        assert_int_equal(parse(text, &doc, &err), 0);
+        struct tr_json root = tr_json_root(doc, NULL), list = tr_json_get(&root, "a"),
+                       v = tr_json_at(&list, 0);
+        assert_int_equal(tr_json_type(&v), TR_JSON_NUMBER);
+        assert_true(tr_json_is_integer(&v));
+        assert_int_equal(tr_json_big(&v) != NULL, cases[i].big);
+        int64_t x;
+        uint64_t word = 0;
+        double d;
+        const char *s;
+        assert_int_equal(tr_json_as_int(&v, INT64_MIN, INT64_MAX, &x, &err),
+                         cases[i].big ? TR_EINVAL : 0);
+        assert_int_equal(tr_json_as_word(&v, &word, &err), cases[i].word ? 0 : TR_EINVAL);
+        assert_true(word == cases[i].value);
+        assert_int_equal(tr_json_as_double(&v, -1e300, 1e300, &d, &err), 0);
+        assert_true(d == strtod(cases[i].digits, NULL));
+        assert_int_equal(tr_json_as_string(&v, &s, NULL, &err), TR_EINVAL);
+        struct tr_buf out = {0};
+        tr_json_write(&out, &root);
+        assert_string_equal(out.data, text);
+        tr_buf_done(&out);
+        tr_json_free(doc);
+    }
+}
+
+static void test_written_values(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"a\":[1,-2.5,0.1,1e+300,5.0,true,false,null],\"b\":{\"\\\"\":\"x\\ny\"},"
+        "\"c\":[],\"d\":{}}";
+    struct json_t *doc;
+    struct tr_buf out = {0};
+    assert_int_equal(parse(text, &doc, NULL), 0);
+    struct tr_json root = tr_json_root(doc, NULL);
+    tr_json_write(&out, &root);
+    assert_string_equal(out.data, text);
+    tr_buf_done(&out);
+    tr_json_free(doc);
+}
+
+/* What a document takes is bounded by its text: the bound refuses in time, and the count behind it is no less than
+ * what the heap gives. */
+static void test_memory_is_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *head, *item, *tail;
+        int n;
+        bool fits;
+    } cases[] = {
+        {"[", "{},", "0]", 1000000, false},
+        {"[", "[],", "0]", 1000000, false},
+        {"[", "{},", "0]", 10000, true},
+        {"[", "0,", "0]", 1000000, true},
+        {"[", "12345,", "0]", 1000000, true},
+        {"[", "\"\",", "0]", 1000000, false},
+        {"[", "1.5,", "0]", 1000000, true},
+        {"[", "{\"a\":1},", "0]", 15000, true},
+        {"[", "\"some words\",", "0]", 100000, true},
+        {"[", "{\"type\":\"text\",\"text\":\"x\"},", "0]", 20000, true},
+        {"[", "[[[[]]]],", "0]", 7000, true},
+        {"[", "null,", "0]", 1000000, true},
+    };
+    for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
+        struct tr_buf b = {0};
+        tr_buf_adds(&b, cases[i].head);
+        for (int k = 0; k < cases[i].n; k++)
+            tr_buf_adds(&b, cases[i].item);
+        tr_buf_adds(&b, cases[i].tail);
+        struct json_t *doc = NULL;
+        struct tr_err err;
+        struct mallinfo2 before = mallinfo2();
+        int r = tr_json_parse(&doc, b.data, b.len, &err);
+        struct mallinfo2 after = mallinfo2();
+        assert_int_equal(r, cases[i].fits ? 0 : TR_EINVAL);
+        if (r < 0)
+            assert_non_null(strstr(err.msg, "too many values"));
+        size_t took = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+        size_t bound = tr_json_scan(b.data, b.len, TR_JSON_MAX_DEPTH).bytes;
+        if (r == 0 && took > bound + 65536)
+            fail_msg("%s: %zu bytes, counted %zu", cases[i].item, took, bound);
+        tr_json_free(doc);
+        tr_buf_done(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_texts),
         cmocka_unit_test(test_message_has_no_input),
         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_big_integers),
+        cmocka_unit_test(test_written_values),
+        cmocka_unit_test(test_memory_is_bounded),
         cmocka_unit_test(test_strings_are_counted),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_paths_in_messages),

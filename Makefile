@@ -5,9 +5,11 @@
 
 BUILD   ?= build
 PREFIX  ?= /usr/local
-CFLAGS  ?= -O2 -g
-WERROR  ?= -Werror
-HARDEN  ?= -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fcf-protection
+# A sanitizer build (SAN=...) has defaults of its own: UndefinedBehaviorSanitizer and -Wconversion disagree about
+# harmless code, so it does not turn warnings into errors.
+CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
+WERROR  ?= $(if $(SAN),,-Werror)
+HARDEN  ?= $(if $(SAN),,-fstack-protector-strong -D_FORTIFY_SOURCE=2 -fcf-protection)
 PARTS   ?= config engine server
 # Where the configuration file goes: /etc for a package, below the prefix otherwise.
 SYSCONFDIR ?= $(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)
@@ -21,17 +23,11 @@ ifeq ($(findstring clang,$(CC)),)
 WARN += -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init
 endif
 
-# SAN names a sanitizer build: address, thread, or fuzz (clang only). UndefinedBehaviorSanitizer and -Wconversion
-# disagree about harmless code, so these builds do not turn warnings into errors.
+# SAN names a sanitizer build: address, thread, or fuzz (clang only).
 SAN_FLAGS_address := -fsanitize=address,undefined -fno-sanitize-recover=all
 SAN_FLAGS_thread  := -fsanitize=thread
 SAN_FLAGS_fuzz    := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 SAN_FLAGS := $(SAN_FLAGS_$(SAN))
-ifneq ($(SAN),)
-WERROR :=
-HARDEN :=
-CFLAGS := -O1 -g
-endif
 
 # Contraction is off everywhere: the same bits on every x86 need every fma to be written as one.
 BASE_FLAGS := -std=c17 -D_GNU_SOURCE -I. -ffp-contract=off -fno-omit-frame-pointer -pthread
@@ -56,7 +52,6 @@ SRC      := $(sort $(shell find $(PARTS) -name '*.c' 2>/dev/null))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 LIB      := $(BUILD)/libtrinity.a
 LIB_OBJ  := $(filter-out $(BUILD)/server/main.o,$(OBJ))
-HEADERS  := $(sort $(shell find config engine server tests -name '*.h' 2>/dev/null))
 
 TOOL_DIRS := tests/tools tests/template tests/bench
 TEST_ALL  := $(filter-out tests/fuzz/%,$(sort $(shell find tests -name '*.c' 2>/dev/null)))
@@ -207,22 +202,26 @@ format: ## clang-format over every C file
 format-check: ## fails where clang-format would change something
 	@clang-format --dry-run -Werror $(C_FILES)
 
-lint: ## format, symbols, include homes, headers alone, whitespace and the like
+lint: ## the form of the sources: clang-format, and the rules of tests/lint
 	@deploy/packages build test lint
 	@$(SUB) -k -j$(JOBS) format-check lint-sources
 
 lint-sources: build
 	@CC='$(CC)' tests/lint $(BUILD)
 
-tidy: ## clang-tidy
-	@clang-tidy --quiet $(SRC) -- $(BASE_FLAGS) $(AMX_FLAGS)
+tidy: ## clang-tidy over the files that it has not seen yet
+	@deploy/packages build lint
+	@$(SUB) -k -j$(JOBS) $(SRC:%.c=$(BUILD)/tidy/%)
 
-check: ## what a change must pass: lint, gcc and clang builds, the tests, the tests under ASan
-	@$(SUB) lint
-	@$(SUB) -j$(JOBS) BUILD=build/clang CC=clang build tests
-	@$(SUB) -j$(JOBS) BUILD=build/gcc CC=gcc build tests
-	@$(SUB) test
-	@$(SUB) asan
+# An object is newer than the headers it was made from, and so is what clang-tidy has to see again.
+$(BUILD)/tidy/%: $(BUILD)/%.o .clang-tidy
+	@mkdir -p $(@D)
+	$(call say,TI,$*.c)
+	$(Q)clang-tidy --quiet $*.c -- $(BASE_FLAGS) $(AMX_FLAGS) 2>$@.log || { cat $@.log; false; }
+	@touch $@
+
+check: ## what a change must pass, all that CI runs: lint, tidy, gcc and clang builds, tests, fuzz corpora under ASan
+	@.ci/run
 
 # ---- installing ----
 

@@ -9,6 +9,7 @@
 #include "engine/kernels/levels.h"
 #include "engine/kernels/math.h"
 #include "engine/kernels/panel.h"
+#include "engine/kernels/quants.h"
 
 void tr__generic_gemm_f16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
                           float *y, size_t ldy)
@@ -59,34 +60,39 @@ void tr__generic_gemm_bf16(const void *panels, int k, int p0, int p1, const stru
     }
 }
 
-/* A block's weights as signed integers where the type has an offset, [32 k][16 columns]. */
+/* The code of element i of column j. */
+static int code_at(enum tr_codes codes, const uint8_t *block, int i, int j)
+{
+    int quad = i / 4;
+    int at = 4 * j + i % 4;
+    int nibble = block[quad % 4 * TR_LINE + at] >> (quad < 4 ? 0 : 4) & 15;
+    int shift = 2 * (quad % 4); /* where two bits a quad share a line */
+    const uint8_t *high = block + 4 * TR_LINE;
+    switch (codes) {
+    case TR_CODES_8:
+        return block[quad * TR_LINE + at];
+    case TR_CODES_5:
+        return nibble | (high[at] >> quad & 1) << 4;
+    case TR_CODES_6:
+        return nibble | (high[quad / 4 * TR_LINE + at] >> shift & 3) << 4;
+    case TR_CODES_3:
+        return (block[quad / 4 * TR_LINE + at] >> shift & 3) | (block[2 * TR_LINE + at] >> quad & 1)
+                                                                   << 2;
+    case TR_CODES_2:
+        return block[quad / 4 * TR_LINE + at] >> shift & 3;
+    default:
+        return nibble;
+    }
+}
+
+/* A block's weights as signed integers, [32 k][16 columns]. */
 static void unpack(enum tr_wtype type, const uint8_t *block, int16_t w[TR_BLOCK][TR_PANEL])
 {
-    const uint8_t *high = block + 4 * TR_LINE; /* Q5_K, Q6_K */
+    const int8_t *values = tr__values(type);
     for (int i = 0; i < TR_BLOCK; i++) {
-        int quad = i / 4;
         for (int j = 0; j < TR_PANEL; j++) {
-            int at = 4 * j + i % 4;
-            int nibble = block[quad % 4 * TR_LINE + at] >> (quad < 4 ? 0 : 4) & 15;
-            int v;
-            switch (type) {
-            case TR_W_Q8_0:
-                v = block[quad * TR_LINE + at] - 128;
-                break;
-            case TR_W_Q4_0:
-                v = nibble - 8;
-                break;
-            case TR_W_Q4_K:
-                v = nibble;
-                break;
-            case TR_W_Q5_K:
-                v = nibble | (high[at] >> quad & 1) << 4;
-                break;
-            default: /* TR_W_Q6_K */
-                v = (nibble | (high[quad / 4 * TR_LINE + at] >> 2 * (quad % 4) & 3) << 4) - 32;
-                break;
-            }
-            w[i][j] = (int16_t)v;
+            int code = code_at(tr__codes(type), block, i, j);
+            w[i][j] = (int16_t)(values ? values[code] : code - tr__offset(type));
         }
     }
 }
@@ -102,28 +108,67 @@ static void dots(int16_t w[TR_BLOCK][TR_PANEL], const int8_t *a, int first, int 
     }
 }
 
-/* The scales of block b of a group, per column; the minimum is 0 for types without one. */
+/* The scales and minima of the halves of block b of a group, per column; a minimum is 0 for types
+ * without one. */
 struct scales {
-    float half[2][TR_PANEL]; /* of the block's halves of 16; alike but for Q6_K */
-    float min[TR_PANEL];
+    float scale[2][TR_PANEL];
+    float min[2][TR_PANEL];
 };
+
+static float f16_at(const uint8_t *p, int i)
+{
+    uint16_t bits;
+    memcpy(&bits, p + 2 * i, sizeof bits);
+    return tr_f16_f32(bits);
+}
+
+/* Of column j and half h of block b. */
+static void read_scale(enum tr_wtype type, const uint8_t *s, int b, int h, int j, float *ret_scale,
+                       float *ret_min)
+{
+    int half = (2 * b + h) * TR_PANEL + j;
+    int block = b * TR_PANEL + j;
+    float d = f16_at(s + TR_K_D, j);
+    float dmin = f16_at(s + TR_K_DMIN, j);
+    float factor;
+    *ret_min = 0.0F;
+    switch (tr__scales(type)) {
+    case TR_SCALES_F16_MIN:
+        *ret_min = -f16_at(s + TR_F16_MINS, block);
+        *ret_scale = f16_at(s, block);
+        break;
+    case TR_SCALES_F16:
+        *ret_scale = f16_at(s, block);
+        break;
+    case TR_SCALES_K:
+        *ret_scale = d * (float)s[block];
+        *ret_min = dmin * (float)s[TR_K_MINS + block];
+        break;
+    case TR_SCALES_K_HALF:
+        *ret_scale = d * (float)(s[half] & 15);
+        *ret_min = dmin * (float)(s[half] >> 4);
+        break;
+    case TR_SCALES_S32:
+        *ret_scale = f16_at(s + TR_S32_D, j) * tr__unit(type) * (float)(int8_t)s[block];
+        break;
+    case TR_SCALES_S16:
+        *ret_scale = d * tr__unit(type) * (float)(int8_t)s[half];
+        break;
+    case TR_SCALES_E8:
+        *ret_scale = tr_bits_f32((uint32_t)s[block] << 23);
+        break;
+    case TR_SCALES_E4M3:
+        memcpy(&factor, s + TR_E4M3_FACTOR + 4 * j, sizeof factor);
+        *ret_scale = tr_f16_f32((uint16_t)(s[half] << 7)) * factor;
+        break;
+    }
+}
 
 static void read_scales(enum tr_wtype type, const uint8_t *s, int b, struct scales *ret)
 {
-    const uint16_t *d = (const uint16_t *)(const void *)(s + TR_K_D);
-    const uint16_t *dmin = (const uint16_t *)(const void *)(s + TR_K_DMIN);
-    for (int j = 0; j < TR_PANEL; j++) {
-        for (int h = 0; h < 2; h++) {
-            if (type == TR_W_Q8_0 || type == TR_W_Q4_0)
-                ret->half[h][j] = tr_f16_f32(((const uint16_t *)(const void *)s)[b * TR_PANEL + j]);
-            else if (type == TR_W_Q6_K)
-                ret->half[h][j] = tr_f16_f32(d[j]) * (float)(int8_t)s[(2 * b + h) * TR_PANEL + j];
-            else
-                ret->half[h][j] = tr_f16_f32(d[j]) * (float)s[b * TR_PANEL + j];
-        }
-        ret->min[j] = type == TR_W_Q4_K || type == TR_W_Q5_K
-                          ? tr_f16_f32(dmin[j]) * (float)s[TR_K_MINS + b * TR_PANEL + j]
-                          : 0.0F;
+    for (int h = 0; h < 2; h++) {
+        for (int j = 0; j < TR_PANEL; j++)
+            read_scale(type, s, b, h, j, &ret->scale[h][j], &ret->min[h][j]);
     }
 }
 
@@ -131,22 +176,16 @@ static void read_scales(enum tr_wtype type, const uint8_t *s, int b, struct scal
 static void block_step(enum tr_wtype type, int16_t w[TR_BLOCK][TR_PANEL], const struct scales *s,
                        const int8_t *a, float as, int32_t halves, float *acc)
 {
-    int32_t dot[TR_PANEL];
-    if (type == TR_W_Q6_K) {
-        for (int h = 0; h < 2; h++) {
-            dots(w, a, 16 * h, 16, dot);
-            for (int j = 0; j < TR_PANEL; j++)
-                acc[j] = fmaf((float)dot[j], s->half[h][j] * as, acc[j]);
-        }
-        return;
-    }
-    dots(w, a, 0, TR_BLOCK, dot);
-    for (int j = 0; j < TR_PANEL; j++)
-        acc[j] = fmaf((float)dot[j], s->half[0][j] * as, acc[j]);
-    if (type == TR_W_Q4_K || type == TR_W_Q5_K) {
-        float sum = (float)((int16_t)(halves & 0xFFFF) + (halves >> 16));
+    int parts = tr__has_halves(tr__scales(type)) ? 2 : 1;
+    int sums[2] = {(int16_t)(halves & 0xFFFF), halves >> 16};
+    for (int h = 0; h < parts; h++) {
+        int32_t dot[TR_PANEL];
+        float sum = (float)(parts == 2 ? sums[h] : sums[0] + sums[1]);
+        dots(w, a, TR_BLOCK / parts * h, TR_BLOCK / parts, dot);
         for (int j = 0; j < TR_PANEL; j++)
-            acc[j] = fmaf(sum, -(s->min[j] * as), acc[j]);
+            acc[j] = fmaf((float)dot[j], s->scale[h][j] * as, acc[j]);
+        for (int j = 0; j < TR_PANEL && tr__has_min(tr__scales(type)); j++)
+            acc[j] = fmaf(sum, -(s->min[h][j] * as), acc[j]);
     }
 }
 
@@ -175,32 +214,10 @@ static void gemm_q(enum tr_wtype type, const void *panels, int k, int p0, int p1
     }
 }
 
-void tr__generic_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                           int m, float *y, size_t ldy)
-{
-    gemm_q(TR_W_Q8_0, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__generic_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                           int m, float *y, size_t ldy)
-{
-    gemm_q(TR_W_Q4_0, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__generic_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                           int m, float *y, size_t ldy)
-{
-    gemm_q(TR_W_Q4_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__generic_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                           int m, float *y, size_t ldy)
-{
-    gemm_q(TR_W_Q5_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__generic_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                           int m, float *y, size_t ldy)
-{
-    gemm_q(TR_W_Q6_K, panels, k, p0, p1, x, m, y, ldy);
-}
+#define GEMM(name, type)                                                                           \
+    void tr__generic_gemm_##name(TR_GEMM_ARGS)                                                     \
+    {                                                                                              \
+        gemm_q(TR_W_##type, panels, k, p0, p1, x, m, y, ldy);                                      \
+    }
+TR_QUANTS(GEMM)
+TR_MORE_QUANTS(GEMM)

@@ -14,8 +14,8 @@
 
 #include "engine/types.h"
 
-/* How a matrix is stored in memory. All but F32 are "P16" panels: 16 output columns side by side, k
- * ascending. */
+/* How a matrix is stored, in a file (quants.h) and in memory: all but F32 become "P16" panels, 16
+ * output columns side by side, k ascending, with the file's own codes and scales. */
 enum tr_wtype {
     TR_W_F32,  /* row-major [n][k], for OpenBLAS */
     TR_W_F16,  /* fp32 activations; one fma chain a column, k ascending */
@@ -25,6 +25,26 @@ enum tr_wtype {
     TR_W_Q4_K,
     TR_W_Q5_K,
     TR_W_Q6_K,
+    TR_W_Q4_1,
+    TR_W_Q5_0,
+    TR_W_Q5_1,
+    TR_W_IQ4_NL,
+    TR_W_MXFP4,
+    TR_W_NVFP4,
+    TR_W_Q2_K,
+    TR_W_Q3_K,
+    TR_W_IQ4_XS,
+    TR_W_IQ3_XXS,
+    TR_W_IQ3_S,
+    TR_W_IQ2_XXS,
+    TR_W_IQ2_XS,
+    TR_W_IQ2_S,
+    TR_W_IQ1_S,
+    TR_W_IQ1_M,
+    TR_W_TQ1_0,
+    TR_W_TQ2_0,
+    TR_W_Q1_0,
+    TR_W_Q2_0,
     TR_W_COUNT
 };
 
@@ -115,9 +135,11 @@ struct tr_kernels {
     /* Panels [p0, p1) of packed matrix data times m rows: y[r][16 p + j]. Whole panels are written:
      * y has ldy >= 16 * ceil(n / 16). The result of a row does not depend on m or on the row's
      * place. NULL for TR_W_F32 (blas.h). BF16: per 32 k: e = chain over even k from +0 of fma(a, w,
-     * e), o likewise over odd k, acc += (e + o). Q8_0, Q4_0: per 32 k: d = exact integer dot; acc =
-     * fma(d, ws * as, acc). Q4_K, Q5_K: per 32 k: acc = fma(d, (dw * sc) * as, acc); acc =
-     * fma(sum_a, -((dmin * mn) * as), acc). Q6_K: per 16 k: acc = fma(d16, (dw * sc) * as, acc). */
+     * e), o likewise over odd k, acc += (e + o). Quantised types: per 32 k, or per 16 where the
+     * type has a scale for that few: d = the exact integer dot of the codes' values; acc = fma(d, s
+     * * as, acc), where s is the block's fp16, e8m0 or (dw * sc), sc being the sub-block's integer,
+     * or (e4m3 * factor). Then, in types with a minimum: acc = fma(sum_a, -(min * as), acc), where
+     * min is dmin * mn, or -m of Q4_1 and Q5_1. */
     void (*gemm[TR_W_COUNT])(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
                              int m, float *y, size_t ldy);
 
@@ -144,8 +166,8 @@ void tr_fp_enter(void);
 /* -- packing (pack.c)
  * ------------------------------------------------------------------------------------------- */
 
-/* Bytes of a packed [n][k] matrix of a type; 0 = the type can't hold that k (K-quants want k % 256
- * == 0, Q8_0 and Q4_0 k % 32 == 0) or the size overflows. n is padded to 16 with zero rows. F32: n
+/* Bytes of a packed [n][k] matrix of a type; 0 = the type can't hold that k (whole blocks of the
+ * file's format: quants.h) or the size overflows. n is padded to 16 with zero rows. F32: n
  * * k * 4. */
 size_t tr_packed_bytes(enum tr_wtype type, int n, int k);
 /* Bytes of one row of k in the file's own format (safetensors or GGUF blocks); 0 as above. */
@@ -154,6 +176,8 @@ size_t tr_file_row_bytes(enum tr_wtype type, int k);
  * rows in file format. Different row ranges may be packed by different threads. */
 void tr_pack_rows(enum tr_wtype type, const void *src, int row0, int rows, int n, int k,
                   void *packed);
+/* Rows that have been packed as TR_W_NVFP4 are multiplied by a factor (before it, by 1). */
+void tr_pack_factor(float factor, int row0, int rows, int k, void *packed);
 /* File format <-> float, row by row. Quantising follows ggml's reference (Q8_0: amax / 127, RNE;
  * Q4_0: the value of largest magnitude / -8); only F16, BF16, Q8_0, Q4_0 can be made. */
 void tr_dequantize_row(enum tr_wtype type, const void *src, int k, float *y);

@@ -24,6 +24,7 @@ const struct tr_kernels tr__kernels_avx2 = {
              [TR_W_Q4_0] = tr__avx2_gemm_q4_0,
              [TR_W_Q4_K] = tr__avx2_gemm_q4_k,
              [TR_W_Q5_K] = tr__avx2_gemm_q5_k,
-             [TR_W_Q6_K] = tr__avx2_gemm_q6_k},
+             [TR_W_Q6_K] = tr__avx2_gemm_q6_k,
+             TR_MORE_QUANTS(TR_GENERIC_GEMM)},
     .attn = {[TR_KV_F32] = attn_f32, [TR_KV_BF16] = attn_bf16, [TR_KV_Q8] = attn_q8},
 };

@@ -20,7 +20,8 @@ const struct tr_kernels tr__kernels_avx512 = {
              [TR_W_Q4_0] = tr__avx512_gemm_q4_0,
              [TR_W_Q4_K] = tr__avx512_gemm_q4_k,
              [TR_W_Q5_K] = tr__avx512_gemm_q5_k,
-             [TR_W_Q6_K] = tr__avx512_gemm_q6_k},
+             [TR_W_Q6_K] = tr__avx512_gemm_q6_k,
+             TR_MORE_QUANTS(TR_GENERIC_GEMM)},
 };
 
 const struct tr_kernels tr__kernels_amx = {
@@ -33,5 +34,6 @@ const struct tr_kernels tr__kernels_amx = {
              [TR_W_Q4_0] = tr__amx_gemm_q4_0,
              [TR_W_Q4_K] = tr__amx_gemm_q4_k,
              [TR_W_Q5_K] = tr__amx_gemm_q5_k,
-             [TR_W_Q6_K] = tr__amx_gemm_q6_k},
+             [TR_W_Q6_K] = tr__amx_gemm_q6_k,
+             TR_MORE_QUANTS(TR_GENERIC_GEMM)},
 };

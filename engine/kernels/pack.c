@@ -40,10 +40,9 @@ static void pack_bf16(const uint8_t *src, int n, int k, uint8_t *panel)
     }
 }
 
-/* Puts column j of a K type's block in place. */
-static void place_quants(enum tr_wtype type, const uint8_t q[32], int j, uint8_t *block)
+/* Nibbles of quads i and i + 4, and the bits above them. */
+static void place_nibbles(const uint8_t q[32], bool fifth, bool sixth, uint8_t *col)
 {
-    uint8_t *col = block + 4 * j;
     for (int i = 0; i < 4; i++) {
         uint32_t low;
         uint32_t high;
@@ -57,32 +56,110 @@ static void place_quants(enum tr_wtype type, const uint8_t q[32], int j, uint8_t
         uint32_t word;
         memcpy(&word, q + 4 * quad, 4);
         word = word >> 4 & 0x03030303U;
-        if (type == TR_W_Q5_K)
+        if (fifth)
             upper[0] |= word << quad;
         else
             upper[quad / 4] |= word << 2 * (quad % 4);
     }
-    for (int i = 4; i < tr__panel_shape(type).block_lines; i++)
-        memcpy(col + i * TR_LINE, &upper[i - 4], 4);
+    for (int i = 0; i < fifth + 2 * sixth; i++)
+        memcpy(col + (4 + i) * TR_LINE, &upper[i], 4);
 }
 
-/* Puts column j of a K type's scales of block b of a group in place. */
+/* Two bits of every quad, and the third. */
+static void place_pairs(const uint8_t q[32], bool third, uint8_t *col)
+{
+    uint32_t words[3] = {0, 0, 0};
+    for (int quad = 0; quad < 8; quad++) {
+        uint32_t word;
+        memcpy(&word, q + 4 * quad, 4);
+        words[quad / 4] |= (word & 0x03030303U) << 2 * (quad % 4);
+        words[2] |= (word >> 2 & 0x01010101U) << quad;
+    }
+    for (int i = 0; i < 2 + third; i++)
+        memcpy(col + i * TR_LINE, &words[i], 4);
+}
+
+/* Puts column j of a block in place. */
+static void place_quants(enum tr_wtype type, const uint8_t q[32], int j, uint8_t *block)
+{
+    uint8_t *col = block + 4 * j;
+    switch (tr__codes(type)) {
+    case TR_CODES_8:
+        for (int i = 0; i < 8; i++)
+            memcpy(col + i * TR_LINE, q + 4 * i, 4);
+        break;
+    case TR_CODES_4:
+        place_nibbles(q, false, false, col);
+        break;
+    case TR_CODES_5:
+        place_nibbles(q, true, false, col);
+        break;
+    case TR_CODES_6:
+        place_nibbles(q, false, true, col);
+        break;
+    case TR_CODES_3:
+        place_pairs(q, true, col);
+        break;
+    case TR_CODES_2:
+        place_pairs(q, false, col);
+        break;
+    }
+}
+
+/* The factor of a matrix of NVFP4. A power of two apart: the kernels read the scales as fp16. */
+static void place_factor(float factor, int j, uint8_t *scales)
+{
+    factor *= 128.0F;
+    memcpy(scales + TR_E4M3_FACTOR + 4 * j, &factor, 4);
+}
+
+/* Puts column j of the scales of block b of a group in place. */
 static void place_scales(enum tr_wtype type, const struct tr_file_block *f, int b, int j,
                          uint8_t *scales)
 {
-    if (type == TR_W_Q6_K) {
-        scales[2 * b * TR_PANEL + j] = f->sc[0];
-        scales[(2 * b + 1) * TR_PANEL + j] = f->sc[1];
-    } else {
+    uint8_t *halves = scales + 2 * b * TR_PANEL + j; /* of 16 k */
+    switch (tr__scales(type)) {
+    case TR_SCALES_F16_MIN:
+        memcpy(scales + TR_F16_MINS + 2 * (b * TR_PANEL + j), &f->dmin, 2);
+        memcpy(scales + 2 * (b * TR_PANEL + j), &f->d, 2);
+        break;
+    case TR_SCALES_F16:
+        memcpy(scales + 2 * (b * TR_PANEL + j), &f->d, 2);
+        break;
+    case TR_SCALES_K:
         scales[b * TR_PANEL + j] = f->sc[0];
-        scales[TR_K_MINS + b * TR_PANEL + j] = f->mn;
+        scales[TR_K_MINS + b * TR_PANEL + j] = f->mn[0];
+        memcpy(scales + TR_K_D + 2 * j, &f->d, 2);
         memcpy(scales + TR_K_DMIN + 2 * j, &f->dmin, 2);
+        break;
+    case TR_SCALES_K_HALF:
+        halves[0] = (uint8_t)(f->sc[0] | f->mn[0] << 4);
+        halves[TR_PANEL] = (uint8_t)(f->sc[1] | f->mn[1] << 4);
+        memcpy(scales + TR_K_D + 2 * j, &f->d, 2);
+        memcpy(scales + TR_K_DMIN + 2 * j, &f->dmin, 2);
+        break;
+    case TR_SCALES_S32:
+        scales[b * TR_PANEL + j] = f->sc[0];
+        memcpy(scales + TR_S32_D + 2 * j, &f->d, 2);
+        break;
+    case TR_SCALES_S16:
+        halves[0] = f->sc[0];
+        halves[TR_PANEL] = f->sc[1];
+        memcpy(scales + TR_K_D + 2 * j, &f->d, 2);
+        break;
+    case TR_SCALES_E8:
+        scales[b * TR_PANEL + j] = (uint8_t)(TR_MAX(f->sc[0], 1) - 1);
+        break;
+    case TR_SCALES_E4M3:
+        halves[0] = f->sc[0];
+        halves[TR_PANEL] = f->sc[1];
+        place_factor(1.0F, j, scales);
+        break;
     }
-    memcpy(scales + TR_K_D + 2 * j, &f->d, 2);
 }
 
-/* Q8_0 and Q4_0 need no taking apart: the words of a file block are those of a panel's lines, those
- * of Q8_0 with the sign bits turned. */
+/* Q8_0, Q4_0 and IQ4_NL need no taking apart: the words of a file block are those of a panel's lines,
+ * those of Q8_0 with the sign bits turned. */
 static inline __attribute__((always_inline)) void pack_plain(enum tr_wtype type, const uint8_t *src,
                                                              int n, int k, uint8_t *panel)
 {
@@ -110,7 +187,7 @@ static inline __attribute__((always_inline)) void pack_plain(enum tr_wtype type,
     }
 }
 
-static void pack_k(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
+static void pack_blocks(enum tr_wtype type, const uint8_t *src, int n, int k, uint8_t *panel)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     size_t row_bytes = tr_file_row_bytes(type, k);
@@ -143,10 +220,11 @@ static void pack_panel(enum tr_wtype type, const uint8_t *src, int n, int k, uin
         pack_plain(TR_W_Q8_0, src, n, k, panel);
         break;
     case TR_W_Q4_0:
+    case TR_W_IQ4_NL:
         pack_plain(TR_W_Q4_0, src, n, k, panel);
         break;
     default:
-        pack_k(type, src, n, k, panel);
+        pack_blocks(type, src, n, k, panel);
         break;
     }
 }
@@ -165,5 +243,19 @@ void tr_pack_rows(enum tr_wtype type, const void *src, int row0, int rows, int n
         uint8_t *panel = (uint8_t *)packed + (size_t)((row0 + r) / TR_PANEL) * panel_bytes;
         int here = TR_MIN(TR_PANEL, TR_MIN(rows - r, n - row0 - r));
         pack_panel(type, from + (size_t)r * row_bytes, here, k, panel);
+    }
+}
+
+void tr_pack_factor(float factor, int row0, int rows, int k, void *packed)
+{
+    for (int r = row0; r < row0 + rows; r++) {
+        uint8_t *panel =
+            (uint8_t *)packed + (size_t)(r / TR_PANEL) * tr__panel_bytes(TR_W_NVFP4, k);
+        for (int b = 0; b < k / TR_BLOCK; b += tr__panel_shape(TR_W_NVFP4).blocks)
+            place_factor(factor, r % TR_PANEL,
+                         panel +
+                             (size_t)(b / tr__panel_shape(TR_W_NVFP4).blocks) *
+                                 tr__group_bytes(TR_W_NVFP4) +
+                             tr__scales_at(TR_W_NVFP4));
     }
 }

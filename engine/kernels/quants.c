@@ -4,29 +4,67 @@
 #include <string.h>
 
 #include "engine/kernels/math.h"
+#include "engine/kernels/panel.h"
+
+static const struct {
+    uint16_t elements, bytes;
+} blocks[TR_W_COUNT] = {
+    [TR_W_F32] = {1, 4},       [TR_W_F16] = {1, 2},        [TR_W_BF16] = {1, 2},
+    [TR_W_Q8_0] = {32, 34},    [TR_W_Q4_0] = {32, 18},     [TR_W_Q4_K] = {256, 144},
+    [TR_W_Q5_K] = {256, 176},  [TR_W_Q6_K] = {256, 210},   [TR_W_Q4_1] = {32, 20},
+    [TR_W_Q5_0] = {32, 22},    [TR_W_Q5_1] = {32, 24},     [TR_W_IQ4_NL] = {32, 18},
+    [TR_W_MXFP4] = {32, 17},   [TR_W_NVFP4] = {64, 36},    [TR_W_Q2_K] = {256, 84},
+    [TR_W_Q3_K] = {256, 110},  [TR_W_IQ4_XS] = {256, 136}, [TR_W_IQ3_XXS] = {256, 98},
+    [TR_W_IQ3_S] = {256, 110}, [TR_W_IQ2_XXS] = {256, 66}, [TR_W_IQ2_XS] = {256, 74},
+    [TR_W_IQ2_S] = {256, 82},  [TR_W_IQ1_S] = {256, 50},   [TR_W_IQ1_M] = {256, 56},
+    [TR_W_TQ1_0] = {256, 54},  [TR_W_TQ2_0] = {256, 66},   [TR_W_Q1_0] = {128, 18},
+    [TR_W_Q2_0] = {64, 18},
+};
 
 int tr__file_block_len(enum tr_wtype type)
 {
-    switch (type) {
-    case TR_W_Q8_0:
-    case TR_W_Q4_0:
-        return 32;
-    case TR_W_Q4_K:
-    case TR_W_Q5_K:
-    case TR_W_Q6_K:
-        return 256;
-    default:
-        return 1;
-    }
+    return blocks[type].elements;
 }
 
 int tr__file_block_bytes(enum tr_wtype type)
 {
-    static const int bytes[TR_W_COUNT] = {
-        [TR_W_F32] = 4,   [TR_W_F16] = 2,    [TR_W_BF16] = 2,   [TR_W_Q8_0] = 34,
-        [TR_W_Q4_0] = 18, [TR_W_Q4_K] = 144, [TR_W_Q5_K] = 176, [TR_W_Q6_K] = 210,
-    };
-    return bytes[type];
+    return blocks[type].bytes;
+}
+
+const int8_t *tr__values(enum tr_wtype type)
+{
+    static const int8_t iq4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                 1,    13,   25,  38,  53,  69,  89,  113};
+    static const int8_t e2m1[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    static const int8_t iq3_xxs[] = {4,  12,  20,  28,  36,  44,  52,  62,
+                                     -4, -12, -20, -28, -36, -44, -52, -62};
+    static const int8_t iq3_s[] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
+    static const int8_t iq2[] = {8, 25, 43, 0, -8, -25, -43, 0};
+    static const int8_t iq1[] = {-7, 1, 9, 0, -9, -1, 7, 0};
+    static const int8_t q3_k[] = {-4, -3, -2, -1, 0, 1, 2, 3};
+    switch (type) {
+    case TR_W_IQ4_NL:
+    case TR_W_IQ4_XS:
+        return iq4;
+    case TR_W_MXFP4:
+    case TR_W_NVFP4:
+        return e2m1;
+    case TR_W_IQ3_XXS:
+        return iq3_xxs;
+    case TR_W_IQ3_S:
+        return iq3_s;
+    case TR_W_IQ2_XXS:
+    case TR_W_IQ2_XS:
+    case TR_W_IQ2_S:
+        return iq2;
+    case TR_W_IQ1_S:
+    case TR_W_IQ1_M:
+        return iq1;
+    case TR_W_Q3_K:
+        return q3_k;
+    default:
+        return NULL;
+    }
 }
 
 size_t tr_file_row_bytes(enum tr_wtype type, int k)
@@ -42,96 +80,52 @@ static uint16_t read_u16(const uint8_t *p)
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-/* Sub-block s of Q4_K and Q5_K: the first four scales and minima fill six bits of a byte each; the
- * last four have their low nibbles in bytes 8..11 and their two high bits on top of the first. */
-static void read_k_scale(const uint8_t *scales, int s, struct tr_file_block *ret)
+/* A number of E8M0 / 2; the two smallest are denormal. */
+static float half_e8m0(uint8_t e)
 {
-    int sc;
-    int mn;
-    if (s < 4) {
-        sc = scales[s] & 63;
-        mn = scales[s + 4] & 63;
-    } else {
-        sc = (scales[s + 4] & 15) | (scales[s - 4] >> 6) << 4;
-        mn = scales[s + 4] >> 4 | (scales[s] >> 6) << 4;
-    }
-    ret->sc[0] = ret->sc[1] = (uint8_t)sc;
-    ret->mn = (uint8_t)mn;
+    return tr_bits_f32(e < 2 ? 0x00200000U << e : (uint32_t)(e - 1) << 23);
 }
 
-static void read_q4_q5_k(enum tr_wtype type, const uint8_t *b, int s, struct tr_file_block *ret)
+/* A number of E4M3 / 2, whose bits are those of an fp16 but for its place and bias. */
+static float half_e4m3(uint8_t v)
 {
-    ret->d = read_u16(b);
-    ret->dmin = read_u16(b + 2);
-    read_k_scale(b + 4, s, ret);
-    const uint8_t *high = b + 16; /* Q5_K */
-    const uint8_t *low = b + 16 + (type == TR_W_Q5_K ? 32 : 0) + 32 * (s / 2);
-    int shift = 4 * (s % 2);
-    for (int i = 0; i < 32; i++)
-        ret->q[i] = low[i] >> shift & 15;
-    for (int i = 0; i < 32 && type == TR_W_Q5_K; i++)
-        ret->q[i] |= (uint8_t)((high[i] >> s & 1) << 4);
+    return tr_f16_f32((uint16_t)(v << 7)) * 128.0F;
 }
 
-static void read_q6_k(const uint8_t *b, int s, struct tr_file_block *ret)
+/* The scale of half h. */
+static float scale_of(enum tr_wtype type, const struct tr_file_block *b, int h)
 {
-    const uint8_t *low = b + 64 * (s / 4) + 32 * (s % 2);
-    const uint8_t *high = b + 128 + 32 * (s / 4);
-    int low_shift = s % 4 < 2 ? 0 : 4;
-    int high_shift = 2 * (s % 4);
-    for (int i = 0; i < 32; i++)
-        ret->q[i] = (uint8_t)((low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4);
-    memcpy(ret->sc, b + 192 + 2 * s, 2);
-    ret->d = read_u16(b + 208);
-}
-
-void tr__file_block_read(enum tr_wtype type, const uint8_t *row, int index,
-                         struct tr_file_block *ret)
-{
-    int per = tr__file_block_len(type) / 32;
-    const uint8_t *b = row + (size_t)(index / per) * (size_t)tr__file_block_bytes(type);
-    *ret = (struct tr_file_block){0};
-    switch (type) {
-    case TR_W_Q8_0:
-        ret->d = read_u16(b);
-        for (int i = 0; i < 32; i++)
-            ret->q[i] = b[2 + i] ^ 0x80;
-        break;
-    case TR_W_Q4_0:
-        ret->d = read_u16(b);
-        for (int i = 0; i < 16; i++) {
-            ret->q[i] = b[2 + i] & 15;
-            ret->q[i + 16] = b[2 + i] >> 4;
-        }
-        break;
-    case TR_W_Q6_K:
-        read_q6_k(b, index % per, ret);
-        break;
+    float d = tr_f16_f32(b->d) * tr__unit(type);
+    switch (tr__scales(type)) {
+    case TR_SCALES_K:
+    case TR_SCALES_K_HALF:
+        return d * (float)b->sc[h];
+    case TR_SCALES_S32:
+    case TR_SCALES_S16:
+        return d * (float)(int8_t)b->sc[h];
+    case TR_SCALES_E8:
+        return half_e8m0(b->sc[h]);
+    case TR_SCALES_E4M3:
+        return half_e4m3(b->sc[h]);
     default:
-        read_q4_q5_k(type, b, index % per, ret);
-        break;
+        return d;
     }
 }
 
-/* w = (d sc) q - dmin mn, or (d sc) (q - offset): two roundings, as the format's reference does. */
+/* w = (d sc) q - dmin mn, d q + m or (d sc) v: two roundings at most, as the formats' reference
+ * does it. */
 static void dequantize_block(enum tr_wtype type, const struct tr_file_block *b, float *y)
 {
-    float d = tr_f16_f32(b->d);
-    float min = tr_f16_f32(b->dmin) * (float)b->mn;
-    for (int i = 0; i < 32; i++) {
-        switch (type) {
-        case TR_W_Q8_0:
-            y[i] = d * (float)(b->q[i] - 128);
-            break;
-        case TR_W_Q4_0:
-            y[i] = d * (float)(b->q[i] - 8);
-            break;
-        case TR_W_Q6_K:
-            y[i] = d * (float)(int8_t)b->sc[i / 16] * (float)(b->q[i] - 32);
-            break;
-        default:
-            y[i] = d * (float)b->sc[0] * (float)b->q[i] - min;
-            break;
+    enum tr_scales scales = tr__scales(type);
+    const int8_t *values = tr__values(type);
+    int offset = tr__offset(type);
+    for (int h = 0; h < 2; h++) {
+        float scale = scale_of(type, b, h);
+        float min = tr_f16_f32(b->dmin);
+        min = scales == TR_SCALES_F16_MIN ? -min : min * (float)b->mn[h];
+        for (int i = 16 * h; i < 16 * h + 16; i++) {
+            float v = (float)(values ? values[b->q[i]] : b->q[i] - offset);
+            y[i] = tr__has_min(scales) ? scale * v - min : scale * v;
         }
     }
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/kernels/quants.h"
+
 enum { GUARD = 256, PATTERN = 0xA5 };
 
 const struct tr_kernels *kit_generic(void)
@@ -131,6 +133,66 @@ static void put_half(uint8_t *p, float v)
     p[1] = (uint8_t)(bits >> 8);
 }
 
+/* Where a block has its scale, and what is added or subtracted; -1: not there. */
+static void scale_places(enum tr_wtype type, int *ret_d, int *ret_m)
+{
+    *ret_d = 0;
+    *ret_m = -1;
+    switch (type) {
+    case TR_W_Q4_1:
+    case TR_W_Q5_1:
+    case TR_W_Q4_K:
+    case TR_W_Q5_K:
+        *ret_m = 2;
+        break;
+    case TR_W_Q2_K:
+        *ret_d = 80;
+        *ret_m = 82;
+        break;
+    case TR_W_Q6_K:
+        *ret_d = 208;
+        break;
+    case TR_W_Q3_K:
+        *ret_d = 108;
+        break;
+    case TR_W_TQ1_0:
+        *ret_d = 52;
+        break;
+    case TR_W_TQ2_0:
+        *ret_d = 64;
+        break;
+    case TR_W_MXFP4:
+    case TR_W_NVFP4:
+    case TR_W_IQ1_M:
+        *ret_d = -1;
+        break;
+    default:
+        break;
+    }
+}
+
+void kit_sound_scales(enum tr_wtype type, uint8_t *block, float size)
+{
+    int d;
+    int m;
+    float v = size * (1.2F + kit_uniform()) * 0.2F;
+    uint8_t half[2];
+    scale_places(type, &d, &m);
+    put_half(half, v);
+    if (d >= 0)
+        memcpy(block + d, half, 2);
+    if (m >= 0)
+        put_half(block + m, v * 0.7F);
+    if (type == TR_W_MXFP4)
+        block[0] = (uint8_t)kit_between(112, 124);
+    for (int i = 0; i < 4 && type == TR_W_NVFP4; i++)
+        block[i] = (uint8_t)kit_between(0, 48);
+    for (int i = 0; i < 4 && type == TR_W_IQ1_M; i++) {
+        int nibble = half[i / 2] >> 4 * (i % 2) & 15;
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | nibble << 4);
+    }
+}
+
 /* Random bytes are sound weights but for the scales, and bf16 and fp16 numbers. */
 static void fill_row(enum tr_wtype type, uint8_t *row, int k)
 {
@@ -149,17 +211,9 @@ static void fill_row(enum tr_wtype type, uint8_t *row, int k)
             row[2 * i + 1] |= (uint8_t)(v < 0 ? 0x80 : 0);
         }
     }
-    for (int i = 0; i < k / 32 && (type == TR_W_Q8_0 || type == TR_W_Q4_0); i++)
-        put_half(row + i * (type == TR_W_Q8_0 ? 34 : 18), d * (1.2F + kit_uniform()) * 0.2F);
-    for (int i = 0; i < k / 256; i++) {
-        float v = d * (1.2F + kit_uniform()) * 0.2F;
-        if (type == TR_W_Q6_K) {
-            put_half(row + i * 210 + 208, v);
-        } else if (type == TR_W_Q4_K || type == TR_W_Q5_K) {
-            put_half(row + i * (type == TR_W_Q4_K ? 144 : 176), v);
-            put_half(row + i * (type == TR_W_Q4_K ? 144 : 176) + 2, v * 0.7F);
-        }
-    }
+    size_t block = tr__file_block_bytes(type);
+    for (size_t at = 0; at < bytes && type >= TR_W_Q8_0; at += block)
+        kit_sound_scales(type, row + at, d);
 }
 
 void kit_matrix_init(struct kit_matrix *w, enum tr_wtype type, int n, int k)
@@ -214,6 +268,14 @@ static double k_weight(enum tr_wtype type, const uint8_t *b, int i)
            (double)half_of(b + 2) * k_scale(b + 4, s, true);
 }
 
+static float decoded(enum tr_wtype type, const uint8_t *row, int k, int i)
+{
+    float y[4096];
+    assert_in_range(k, 1, TR_ARRAY_LEN(y));
+    tr_dequantize_row(type, row, k, y);
+    return y[i];
+}
+
 double kit_weight(const struct kit_matrix *w, int row, int i)
 {
     const uint8_t *p = w->file + (size_t)row * tr_file_row_bytes(w->m.type, w->m.k);
@@ -237,8 +299,10 @@ double kit_weight(const struct kit_matrix *w, int row, int i)
         return k_weight(w->m.type, p + i / 256 * 144, i % 256);
     case TR_W_Q5_K:
         return k_weight(w->m.type, p + i / 256 * 176, i % 256);
-    default:
+    case TR_W_Q6_K:
         return k_weight(w->m.type, p + i / 256 * 210, i % 256);
+    default: /* their decoder is held against the gguf package's: tests/checkpoint/test_blocks.py */
+        return (double)decoded(w->m.type, p, w->m.k, i);
     }
 }
 

@@ -39,6 +39,8 @@ struct kit_matrix {
 };
 void kit_matrix_init(struct kit_matrix *w, enum tr_wtype type, int n, int k);
 void kit_matrix_repack(struct kit_matrix *w); /* after a change to file */
+/* Gives a block of a quantised type scales that make weights of about `size`. */
+void kit_sound_scales(enum tr_wtype type, uint8_t *block, float size);
 void kit_matrix_done(struct kit_matrix *w);
 /* Element (row, i), read straight from the format's definition, in double. */
 double kit_weight(const struct kit_matrix *w, int row, int i);

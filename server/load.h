@@ -9,12 +9,13 @@
 
 /* The engine's options but for what it calls; strings are borrowed from o. */
 void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *o);
-/* As tr_engine_open, showing the progress of a long load: a bar on a terminal, else a log line every
- * few seconds. err->msg begins with the model's path. */
+/* As tr_engine_open, showing the progress of a long load: a bar on a terminal, else a log line
+ * every few seconds. err->msg begins with the model's path. */
 TR_NODISCARD int srv_engine_open(struct tr_engine **ret, const struct tr_engine_options *o,
                                  struct tr_err *err);
-/* The chat template: the file that o names, else the checkpoint's own; *ret stays NULL if there is neither. err->msg
- * says where the template comes from, and the line and column of what is wrong with it. */
+/* The chat template: the file that o names, else the checkpoint's own; *ret stays NULL if there is
+ * neither. err->msg says where the template comes from, and the line and column of what is wrong
+ * with it. */
 TR_NODISCARD int srv_chat_open(struct tr_chat **ret, const struct tr_options *o,
                                const struct tr_engine *engine, struct tr_err *err);
 /* "2.81 GiB": the unit that leaves a number from 1 to 1023. Returns text. */

@@ -77,7 +77,7 @@ void srv_metrics_token(struct srv_metrics *m, const struct srv_call *c, const st
                        int64_t now_ns)
 {
     if (!c->first_ns)
-        observe(m, SRV_HIST_TTFT, (double)(now_ns - c->limits.begun_ns) * 1e-9);
+        observe(m, SRV_HIST_TTFT, (double)(now_ns - c->context.begun_ns) * 1e-9);
     else if (ch->n_tokens > 0)
         observe(m, SRV_HIST_ITL, (double)(now_ns - c->last_ns) * 1e-9);
 }
@@ -106,7 +106,7 @@ void srv_metrics_call(struct srv_metrics *m, const struct srv_call *c)
         observe(m, SRV_HIST_DECODE, (double)u->decode_ns * 1e-9);
         observe(m, SRV_HIST_INFERENCE, (double)(u->prefill_ns + u->decode_ns) * 1e-9);
     }
-    observe(m, SRV_HIST_E2E, (double)(tr_clock_ns() - c->limits.begun_ns) * 1e-9);
+    observe(m, SRV_HIST_E2E, (double)(tr_clock_ns() - c->context.begun_ns) * 1e-9);
     observe(m, SRV_HIST_PROMPT_TOKENS, (double)prompt);
     observe(m, SRV_HIST_ANSWER_TOKENS, (double)answer);
     observe(m, SRV_HIST_N, (double)c->params.n);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "config/hash.h"
-#include "server/call/params.h"
+#include "server/call/job.h"
 #include "server/http/route.h"
 #include "server/http/task.h"
 #include "server/server.h"
@@ -76,11 +76,8 @@ static void owner_of(const struct srv_req *req, uint64_t owner[2])
 static int scope_of(const struct srv_req *req, const struct params *p,
                     struct tr_snapshot_scope *ret, struct tr_err *err)
 {
-    const struct srv *s = req->srv;
-    const struct srv_limits limits = {.tenant = req->tenant,
-                                      .hash_key = {s->hash_key[0], s->hash_key[1]}};
     owner_of(req, ret->owner);
-    return srv_params_salt(&p->cache_salt, &limits, ret->salt, err);
+    return srv_job_salt(&p->cache_salt, req->tenant, req->srv->hash_key, ret->salt, err);
 }
 
 static int take_prompt(const struct srv_req *req, const struct tr_json *v, struct tr_ids *ret,

@@ -213,7 +213,7 @@ static void begin_frame(struct srv_choice *ch)
 {
     struct tr_buf *out = &ch->call->req->out;
     tr_buf_adds(out, "data: ");
-    srv_openai_head(out, ch->call, CHUNK);
+    srv_openai_head(ch->call, CHUNK);
     tr_buf_addf(out, "{\"index\":%d,\"delta\":{", ch->index);
 }
 
@@ -327,7 +327,6 @@ static int apply_template(struct srv_req *req, struct tr_err *err)
     const struct srv *s = req->srv;
     struct json_t *doc = NULL;
     struct srv_params p = {0};
-    struct srv_limits limits = {.tokenizer = s->tokenizer, .chat = s->chat};
     struct tr_rendered prompt = {0};
     int r = tr_json_parse(&doc, req->body.data ? req->body.data : "", req->body.len, err);
     if (r < 0)
@@ -335,7 +334,7 @@ static int apply_template(struct srv_req *req, struct tr_err *err)
     struct tr_json root = tr_json_root(doc, NULL);
     r = srv_fields_take(&table, 1, &root, s->options->strict, &p, err);
     if (r == 0)
-        r = srv_dialog_render(&limits, &p.dialog, &prompt, err);
+        r = srv_dialog_render(s->chat, &p.dialog, &prompt, err);
     if (r == 0) {
         tr_buf_adds(&req->out, "{\"prompt\":");
         tr_json_quote(&req->out, prompt.text, prompt.n);

@@ -62,21 +62,22 @@ static int read_ids(const struct tr_json *list, const struct srv_call *c, struct
     for (size_t i = 0; i < n; i++) {
         struct tr_json item = tr_json_at(list, i);
         int64_t id;
-        int r = tr_json_as_int(&item, 0, tr_tokenizer_size(c->limits.tokenizer) - 1, &id, err);
+        int r = tr_json_as_int(&item, 0, tr_tokenizer_size(c->context.tokenizer) - 1, &id, err);
         if (r < 0)
             return r;
-        if (!tr_tokenizer_has_id(c->limits.tokenizer, (int32_t)id))
+        if (!tr_tokenizer_has_id(c->context.tokenizer, (int32_t)id))
             return tr_json_fail(&item, err, "no token has the id %lld", (long long)id);
         out->ids[out->n++] = (int32_t)id;
     }
     return 0;
 }
 
-/* *ret_bos: the first id is a start token that the text does not have. */
+/* *ret_bos: the first id is a start token that the text does not have. TR_ETOOLONG: for srv_job_add
+ * to say. */
 static int read_text(const struct tr_json *v, const struct srv_call *c, struct tr_ids *out,
                      bool *ret_bos, struct tr_err *err)
 {
-    const struct tr_tokenizer *t = c->limits.tokenizer;
+    const struct tr_tokenizer *t = c->context.tokenizer;
     const struct srv_params *p = &c->params;
     const char *text;
     size_t n;
@@ -84,10 +85,9 @@ static int read_text(const struct tr_json *v, const struct srv_call *c, struct t
     if (r < 0)
         return r;
     unsigned flags = TR_ENCODE_SPECIAL | (p->add_special_tokens ? TR_ENCODE_BOS : 0);
-    size_t max = p->truncate_prompt_tokens ? 0 : (size_t)c->limits.context_length;
-    r = tr_tokenizer_encode(t, text, n, flags, max, out);
+    r = tr_tokenizer_encode(t, text, n, flags, srv_job_max_ids(c), out);
     if (r == TR_ETOOLONG)
-        return srv_params_fit(p, &c->limits, max + 1, true, err);
+        return r;
     if (r < 0)
         return tr_err_set(err, r, "prompt", "prompt: %s", tr_err_text(r));
     if (out->n == 0)
@@ -113,7 +113,7 @@ static int make_echo(struct srv_call *c, struct srv_job *j, bool added_bos)
     for (int i = 0; i < j->n_prompt; i++) {
         if (i == 0 && added_bos)
             continue;
-        size_t at = tr_detok_token(&d, c->limits.tokenizer, j->job->prompt[i], false, &j->echo);
+        size_t at = tr_detok_token(&d, c->context.tokenizer, j->job->prompt[i], false, &j->echo);
         if (j->offsets)
             j->offsets[i] = at;
     }
@@ -126,24 +126,17 @@ static int read_prompt(struct srv_call *c, const struct tr_json *v, struct tr_er
 {
     struct tr_ids ids = {0};
     bool added_bos = false;
-    size_t keep = (size_t)c->params.truncate_prompt_tokens;
     int r = tr_json_type(v) == TR_JSON_ARRAY ? read_ids(v, c, &ids, err)
                                              : read_text(v, c, &ids, &added_bos, err);
-    if (r == 0 && keep > 0 && ids.n > keep) {
-        memmove(ids.ids, ids.ids + ids.n - keep, keep * sizeof *ids.ids);
-        ids.n = keep;
-        added_bos = false;
-    }
-    if (r == 0)
-        r = srv_params_fit(&c->params, &c->limits, ids.n, false, err);
-    if (r < 0) {
+    if (r < 0 && r != TR_ETOOLONG) {
         free(ids.ids);
         return r;
     }
     struct srv_job *j = &c->jobs[c->n_jobs];
-    r = srv_call_add_job(c, &ids, err);
+    size_t n = ids.n;
+    r = srv_job_add(c, &ids, r == TR_ETOOLONG, err);
     if (r == 0 && c->params.echo)
-        r = make_echo(c, j, added_bos);
+        r = make_echo(c, j, added_bos && (size_t)j->n_prompt == n);
     return r;
 }
 
@@ -162,7 +155,7 @@ static int read_request(struct srv_call *c, struct tr_err *err)
         return tr_json_fail(v, err, "expected string or array");
     if (type == TR_JSON_ARRAY && tr_json_size(v) == 0)
         return tr_json_fail(v, err, "an empty list");
-    r = srv_call_prompts(c, list ? tr_json_size(v) : 1, err);
+    r = srv_jobs_init(c, list ? tr_json_size(v) : 1, err);
     if (r < 0 || !list)
         return r < 0 ? r : read_prompt(c, v, err);
     for (size_t i = 0; i < tr_json_size(v) && r == 0; i++) {
@@ -216,7 +209,7 @@ static void chunk(struct srv_choice *ch)
     struct srv_call *c = ch->call;
     struct tr_buf *out = &c->req->out;
     tr_buf_adds(out, "data: ");
-    srv_openai_head(out, c, OBJECT);
+    srv_openai_head(c, OBJECT);
     add_choice(out, ch);
     srv_openai_chunk_end(out, c);
 }

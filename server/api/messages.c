@@ -5,6 +5,7 @@
 
 #include "server/api/chat.h"
 #include "server/api/translate.h"
+#include "server/call/usage.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
@@ -96,7 +97,7 @@ static void add_head(struct tr_buf *out, const struct srv_call *c)
     tr_buf_adds(out, "{\"id\":");
     tr_json_quote(out, c->id, strlen(c->id));
     tr_buf_adds(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    tr_json_quote(out, c->limits.model, strlen(c->limits.model));
+    tr_json_quote(out, c->context.model, strlen(c->context.model));
     tr_buf_adds(out, ",\"content\":[");
 }
 
@@ -215,18 +216,13 @@ static int count(struct srv_req *req, struct srv_params *p, struct srv_translati
                  struct tr_err *err)
 {
     const struct srv *s = req->srv;
-    struct srv_limits limits = {.tokenizer = s->tokenizer, .chat = s->chat};
-    struct tr_rendered prompt = {0};
     struct tr_ids ids = {0};
     int r = srv_messages_translate(p, t, err);
     if (r == 0)
-        r = srv_dialog_render(&limits, &p->dialog, &prompt, err);
-    if (r == 0)
-        r = srv_dialog_encode(&limits, &p->dialog, &prompt, 0, &ids, err);
+        r = srv_dialog_ids(s->chat, s->tokenizer, &p->dialog, &ids, err);
     if (r == 0)
         tr_buf_addf(&req->out, "{\"input_tokens\":%zu}", ids.n);
     free(ids.ids);
-    tr_rendered_done(&prompt);
     return r;
 }
 

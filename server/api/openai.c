@@ -2,16 +2,26 @@
 
 #include <string.h>
 
+#include "server/call/usage.h"
 #include "server/server.h"
 
-void srv_openai_head(struct tr_buf *out, const struct srv_call *c, const char *object)
+static void make_head(struct tr_buf *out, const struct srv_call *c, const char *object)
 {
     tr_buf_adds(out, "{\"id\":");
     tr_json_quote(out, c->id, strlen(c->id));
     tr_buf_addf(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object,
                 (long long)c->created);
-    tr_json_quote(out, c->limits.model, strlen(c->limits.model));
+    tr_json_quote(out, c->context.model, strlen(c->context.model));
     tr_buf_addf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", c->srv->fingerprint);
+}
+
+void srv_openai_head(struct srv_call *c, const char *object)
+{
+    struct tr_buf *out = &c->req->out;
+    if (!c->head.len)
+        make_head(&c->head, c, object);
+    tr_buf_add(out, c->head.data, c->head.len);
+    out->oom |= c->head.oom;
 }
 
 static void add_timings(struct tr_buf *out, const struct srv_call *c)
@@ -26,7 +36,7 @@ void srv_openai_answer(struct srv_call *c, const char *object,
                        void (*add)(struct tr_buf *out, struct srv_choice *ch))
 {
     struct tr_buf *out = &c->req->out;
-    srv_openai_head(out, c, object);
+    srv_openai_head(c, object);
     for (int i = 0; i < c->n_choices; i++) {
         if (i > 0)
             tr_buf_addc(out, ',');
@@ -55,7 +65,7 @@ void srv_openai_end(struct srv_call *c, const char *object)
     struct tr_buf *out = &c->req->out;
     if (c->params.include_usage || c->params.timings) {
         tr_buf_adds(out, "data: ");
-        srv_openai_head(out, c, object);
+        srv_openai_head(c, object);
         tr_buf_addc(out, ']');
         if (c->params.include_usage) {
             tr_buf_adds(out, ",\"usage\":");
@@ -75,9 +85,8 @@ void srv_openai_fault(struct srv_call *c, const struct tr_err *err)
     tr_buf_adds(out, "\n\ndata: [DONE]\n\n");
 }
 
-static void add_ids(struct tr_buf *out, const char *name, const int32_t *ids, size_t n)
+void srv_openai_ids(struct tr_buf *out, const int32_t *ids, size_t n)
 {
-    tr_buf_addf(out, ",\"%s\":", name);
     tr_buf_addc(out, '[');
     for (size_t i = 0; i < n; i++)
         tr_buf_addf(out, "%s%d", i ? "," : "", (int)ids[i]);
@@ -86,15 +95,19 @@ static void add_ids(struct tr_buf *out, const char *name, const int32_t *ids, si
 
 void srv_openai_token_ids(struct tr_buf *out, const struct srv_choice *ch)
 {
-    if (ch->call->params.return_token_ids)
-        add_ids(out, "token_ids", ch->ids.ids, ch->ids.n);
+    if (!ch->call->params.return_token_ids)
+        return;
+    tr_buf_adds(out, ",\"token_ids\":");
+    srv_openai_ids(out, ch->ids.ids, ch->ids.n);
 }
 
 void srv_openai_prompt(struct tr_buf *out, const struct srv_choice *ch)
 {
     const struct srv_params *p = &ch->call->params;
-    if (p->return_token_ids)
-        add_ids(out, "prompt_token_ids", ch->job->prompt, (size_t)ch->job->n_prompt);
+    if (p->return_token_ids) {
+        tr_buf_adds(out, ",\"prompt_token_ids\":");
+        srv_openai_ids(out, ch->job->prompt, (size_t)ch->job->n_prompt);
+    }
     if (p->prompt_logprobs >= 0) {
         tr_buf_adds(out, ",\"prompt_logprobs\":[");
         tr_buf_add(out, ch->job->prompt_logprobs.data, ch->job->prompt_logprobs.len);

@@ -4,8 +4,10 @@
 
 #include "server/call/call.h"
 
-/* Appends {"id":...,"choices":[ : of an answer or of a chunk. */
-void srv_openai_head(struct tr_buf *out, const struct srv_call *c, const char *object);
+/* Appends {"id":...,"choices":[ to c->req->out: of its answer, or of each of its chunks. */
+void srv_openai_head(struct srv_call *c, const char *object);
+/* Appends a list of ids. */
+void srv_openai_ids(struct tr_buf *out, const int32_t *ids, size_t n);
 /* Appends a whole answer to c->req->out; add appends a choice's object. */
 void srv_openai_answer(struct srv_call *c, const char *object,
                        void (*add)(struct tr_buf *out, struct srv_choice *ch));

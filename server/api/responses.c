@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api/chat.h"
+#include "server/call/usage.h"
 #include "server/server.h"
 
 #define ID_PREFIX "resp_"
@@ -105,7 +106,7 @@ static void add_response(struct srv_call *c, const char *status, const struct tr
     tr_json_quote(out, c->id, strlen(c->id));
     tr_buf_addf(out, ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":",
                 (long long)c->created, status);
-    tr_json_quote(out, c->limits.model, strlen(c->limits.model));
+    tr_json_quote(out, c->context.model, strlen(c->context.model));
     if (failure) {
         tr_buf_adds(out, ",\"error\":{\"code\":\"server_error\",\"message\":");
         tr_json_quote(out, failure->msg, strlen(failure->msg));

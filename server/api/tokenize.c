@@ -6,6 +6,7 @@
 #include "engine/text/detokenizer.h"
 #include "engine/text/unicode.h"
 #include "server/api/chat.h"
+#include "server/api/openai.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
@@ -14,6 +15,7 @@ struct params {
     struct tr_json prompt, content, tokens;
     bool add_special_tokens, add_special, parse_special, return_token_strs, with_pieces;
 };
+_Static_assert(offsetof(struct params, chat) == 0, "rows of srv_params are rows of params");
 
 #define AT(member) offsetof(struct params, member)
 
@@ -58,14 +60,6 @@ static int read_params(struct srv_req *req, const struct srv_table *const *table
     return srv_fields_take(tables, n, root, req->srv->options->strict, p, err);
 }
 
-static void add_ids(struct tr_buf *out, const struct tr_ids *ids)
-{
-    tr_buf_addc(out, '[');
-    for (size_t i = 0; i < ids->n; i++)
-        tr_buf_addf(out, "%s%d", i ? "," : "", (int)ids->ids[i]);
-    tr_buf_addc(out, ']');
-}
-
 static void add_strings(struct tr_buf *out, const struct tr_tokenizer *t, const struct tr_ids *ids)
 {
     tr_buf_addc(out, '[');
@@ -105,7 +99,7 @@ static void add_answer(struct srv_req *req, const struct params *p, const struct
     struct tr_buf *out = &req->out;
     tr_buf_addf(out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", ids->n,
                 req->srv->info->context_length);
-    add_ids(out, ids);
+    srv_openai_ids(out, ids->ids, ids->n);
     tr_buf_adds(out, ",\"token_strs\":");
     if (p->return_token_strs)
         add_strings(out, req->srv->tokenizer, ids);
@@ -116,16 +110,12 @@ static void add_answer(struct srv_req *req, const struct params *p, const struct
 
 static int tokenize_messages(struct srv_req *req, struct params *p, struct tr_err *err)
 {
-    struct srv_limits limits = {.tokenizer = req->srv->tokenizer, .chat = req->srv->chat};
-    struct tr_rendered prompt = {0};
+    const struct srv *s = req->srv;
     struct tr_ids ids = {0};
-    int r = srv_dialog_render(&limits, &p->chat.dialog, &prompt, err);
-    if (r == 0)
-        r = srv_dialog_encode(&limits, &p->chat.dialog, &prompt, 0, &ids, err);
+    int r = srv_dialog_ids(s->chat, s->tokenizer, &p->chat.dialog, &ids, err);
     if (r == 0)
         add_answer(req, p, &ids);
     free(ids.ids);
-    tr_rendered_done(&prompt);
     return r;
 }
 
@@ -150,7 +140,7 @@ static int tokenize_text(struct srv_req *req, const struct params *p, struct tr_
         if (p->with_pieces)
             add_pieces(&req->out, t, &ids);
         else
-            add_ids(&req->out, &ids);
+            srv_openai_ids(&req->out, ids.ids, ids.n);
         tr_buf_addc(&req->out, '}');
     } else {
         add_answer(req, p, &ids);

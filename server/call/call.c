@@ -5,30 +5,20 @@
 #include <time.h>
 
 #include "config/clock.h"
-#include "config/hash.h"
 #include "server/call/logprobs.h"
+#include "server/call/read.h"
 #include "server/http/route.h"
 #include "server/log.h"
 #include "server/server.h"
 
 /* ---- life ---- */
 
-static void free_job(struct srv_job *j)
-{
-    tr_job_free(j->job);
-    free(j->prompt);
-    tr_buf_done(&j->echo);
-    free(j->offsets);
-    srv_logprobs_done(&j->logprobs);
-    tr_buf_done(&j->prompt_logprobs);
-}
-
 void srv_call_done(struct srv_call *c)
 {
     for (int i = 0; i < c->n_choices; i++)
         srv_choice_done(&c->choices[i]);
     for (int i = 0; i < c->n_jobs; i++)
-        free_job(&c->jobs[i]);
+        srv_job_done(&c->jobs[i]);
     free(c->choices);
     free(c->jobs);
     tr_stops_free(c->stops);
@@ -37,6 +27,7 @@ void srv_call_done(struct srv_call *c)
     free(c->stop_texts);
     srv_turn_rules_done(&c->rules);
     tr_buf_done(&c->scratch);
+    tr_buf_done(&c->head);
     tr_buf_done(&c->repeated);
 }
 
@@ -62,7 +53,8 @@ static void cancel_jobs(struct srv_call *c)
             tr_engine_cancel(c->srv->engine, c->jobs[i].id, -1);
 }
 
-/* The first reason counts. What runs is cancelled; the client hears of it when all jobs have ended. */
+/* The first reason counts. What runs is cancelled; the client hears of it when all jobs
+ * have ended. */
 static void fail(struct srv_call *c, int code, const char *why)
 {
     if (c->err.code)
@@ -102,101 +94,6 @@ static void on_stop(struct srv_req *req)
 }
 
 static const struct srv_generator generator = {on_proceed, on_stop};
-
-/* ---- reading the request ---- */
-
-int srv_call_prompts(struct srv_call *c, size_t n, struct tr_err *err)
-{
-    size_t n_choices = n * (size_t)c->params.n;
-    if (n_choices > (size_t)c->limits.max_choices || n > (size_t)c->limits.max_queue)
-        return tr_err_set(
-            err, TR_EINVAL, n > 1 ? "prompt" : "n",
-            "%zu prompts times n %lld: at most %d answers a request (max_choices) and "
-            "%d prompts (max_queue)",
-            n, (long long)c->params.n, c->limits.max_choices, c->limits.max_queue);
-    c->jobs = calloc(n, sizeof *c->jobs);
-    c->choices = calloc(n_choices, sizeof *c->choices);
-    if (!c->jobs || !c->choices)
-        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    c->n_prompts = (int)n;
-    int r = srv_params_stops(&c->stops, &c->params, &c->stop_texts, &c->n_stops, err);
-    return r;
-}
-
-static int keep_prompt(struct srv_call *c, struct srv_job *j)
-{
-    if (!c->params.return_token_ids)
-        return 0;
-    size_t bytes = (size_t)j->job->n_prompt * sizeof *j->prompt;
-    j->prompt = malloc(bytes);
-    if (!j->prompt)
-        return TR_ENOMEM;
-    memcpy(j->prompt, j->job->prompt, bytes);
-    return 0;
-}
-
-int srv_call_add_job(struct srv_call *c, struct tr_ids *ids, struct tr_err *err)
-{
-    struct srv_job *j = &c->jobs[c->n_jobs];
-    int r = srv_params_job(&j->job, &c->params, &c->limits, ids, err);
-    if (r < 0)
-        return r;
-    j->call = c;
-    j->n_prompt = j->job->n_prompt;
-    j->job->user = j;
-    c->n_jobs++;
-    r = keep_prompt(c, j);
-    for (int i = 0; i < (int)c->params.n && r == 0; i++) {
-        r = srv_choice_init(&c->choices[c->n_choices], c, j, i);
-        if (r == 0)
-            c->n_choices++;
-    }
-    return r < 0 ? tr_err_set(err, r, NULL, "%s", tr_err_text(r)) : 0;
-}
-
-static int set_id(struct srv_call *c, struct tr_err *err)
-{
-    const char *given = NULL;
-    if (tr_json_given(&c->params.request_id)) {
-        int r = tr_json_as_string(&c->params.request_id, &given, NULL, err);
-        if (r < 0)
-            return r;
-        if (strlen(given) > SRV_ID_BYTES)
-            return tr_json_fail(&c->params.request_id, err, "longer than %d bytes", SRV_ID_BYTES);
-    }
-    if (given)
-        snprintf(c->id, sizeof c->id, "%s%s", c->api->id_prefix, given);
-    return 0;
-}
-
-int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
-{
-    struct json_t *doc = NULL;
-    int r = tr_json_parse(&doc, bytes, n, &c->err);
-    if (r < 0)
-        return r;
-    struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(c->api->tables, c->api->n_tables, &root, c->limits.strict, &c->params,
-                        &c->err);
-    if (r == 0 && c->params.max_tokens < 0 && c->params.max_completion_tokens < 0)
-        c->params.max_tokens = c->api->default_max_tokens;
-    if (r == 0)
-        r = srv_params_check(&c->params, &c->limits, &c->err);
-    if (r == 0)
-        r = set_id(c, &c->err);
-    if (r == 0)
-        r = c->api->read(c, &c->err);
-    tr_json_free(doc);
-    if (r < 0 && !c->err.code)
-        tr_err_set(&c->err, r, NULL, "%s", tr_err_text(r));
-    return r;
-}
-
-static void read_body(struct srv_call *c)
-{
-    const struct tr_buf *body = &c->req->body;
-    (void)srv_call_read(c, body->data ? body->data : "", body->len); /* says it in c->err */
-}
 
 /* ---- to the engine and back ---- */
 
@@ -371,7 +268,8 @@ static void on_event(struct srv_job *j, const struct srv_event *ev)
     }
 }
 
-/* A page that fails a check costs a recomputation, no answer; but somebody should look at the memory. */
+/* A page that fails a check costs a recomputation, no answer; but somebody should look at the
+ * memory. */
 static void warn_of_mismatches(struct srv *s)
 {
     struct tr_engine_stats st;
@@ -416,6 +314,12 @@ static void after_reading(struct srv_call *c)
     }
 }
 
+static void read_body(struct srv_call *c)
+{
+    const struct tr_buf *body = &c->req->body;
+    (void)srv_call_read(c, body->data ? body->data : "", body->len); /* says it in c->err */
+}
+
 static void on_work(uv_work_t *work)
 {
     read_body(work->data);
@@ -430,11 +334,10 @@ static void on_worked(uv_work_t *work, int status)
     after_reading(c);
 }
 
-static void fill_limits(struct srv_call *c)
+static struct srv_context context_of(const struct srv_req *req)
 {
-    struct srv *s = c->srv;
-
-    c->limits = (struct srv_limits){
+    struct srv *s = req->srv;
+    return (struct srv_context){
         .tokenizer = s->tokenizer,
         .chat = s->chat,
         .model = s->model,
@@ -443,9 +346,9 @@ static void fill_limits(struct srv_call *c)
         .max_queue = s->options->max_queue,
         .strict = s->options->strict,
         .timeout_ms = s->options->request_timeout,
-        .tenant = c->req->tenant,
+        .tenant = req->tenant,
         .hash_key = {s->hash_key[0], s->hash_key[1]},
-        .begun_ns = c->req->begun_ns,
+        .begun_ns = req->begun_ns,
         .random = srv_new_id(s),
     };
 }
@@ -461,6 +364,7 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     c->srv = s;
     c->req = req;
     c->api = api;
+    c->context = context_of(req);
     c->created = (int64_t)time(NULL);
     snprintf(c->id, sizeof c->id, "%s%016llx", api->id_prefix, (unsigned long long)srv_new_id(s));
     c->next = s->calls;
@@ -468,7 +372,6 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
         c->next->prev = c;
     s->calls = c;
     s->n_calls++;
-    fill_limits(c);
     srv_later(req, &generator, c);
     c->work.data = c;
     if (req->body.len > SRV_INLINE_BYTES &&

@@ -1,4 +1,5 @@
-/* A choice: the way of an answer from token ids to text that may be shown. */
+#include "server/call/choice.h"
+
 #include <stdlib.h>
 
 #include "server/call/call.h"
@@ -9,15 +10,7 @@ int srv_choice_init(struct srv_choice *ch, struct srv_call *c, struct srv_job *j
     ch->job = job;
     ch->sample = sample;
     ch->index = (int)(job - c->jobs) * (int)c->params.n + sample;
-    if (c->rules.parse)
-        srv_turn_init(ch);
     return tr_stop_scan_init(&ch->scan, c->stops);
-}
-
-void srv_logprobs_done(struct srv_logprobs *l)
-{
-    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
-        tr_buf_done(&l->part[i]);
 }
 
 void srv_choice_done(struct srv_choice *ch)
@@ -33,9 +26,7 @@ void srv_choice_written(struct srv_choice *ch)
 {
     ch->begun = true;
     tr_buf_clear(&ch->text);
-    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
-        tr_buf_clear(&ch->logprobs.part[i]);
-    ch->logprobs.n = 0;
+    srv_logprobs_clear(&ch->logprobs);
     ch->ids.n = 0;
 }
 
@@ -91,7 +82,7 @@ void srv_choice_token(struct srv_choice *ch, const struct tr_event *e)
     size_t offset = ch->detok.n_chars;
     if (!hidden)
         offset =
-            tr_detok_token(&ch->detok, c->limits.tokenizer, e->token,
+            tr_detok_token(&ch->detok, c->context.tokenizer, e->token,
                            p->skip_special_tokens && !srv_turn_is_tag(&c->rules, e->token), piece);
     if (p->logprobs >= 0)
         c->api->logprob(c, &ch->logprobs, e, ch->job->echo_chars + offset);

@@ -17,11 +17,11 @@ static int blame(const struct srv_dialog *d, struct tr_err *err, int r)
     return r;
 }
 
-int srv_dialog_render(const struct srv_limits *limits, const struct srv_dialog *d,
+int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
                       struct tr_rendered *ret, struct tr_err *err)
 {
     bool generate = !d->continue_final_message;
-    if (!limits->chat)
+    if (!chat)
         return tr_err_set(err, TR_EUNSUPPORTED, NULL,
                           "this checkpoint has no chat template: only /v1/completions serves it");
     if (tr_json_given(&d->add_generation_prompt)) {
@@ -43,19 +43,31 @@ int srv_dialog_render(const struct srv_limits *limits, const struct srv_dialog *
         .continue_final_message = d->continue_final_message,
         .now = (int64_t)time(NULL),
     };
-    return blame(d, err, tr_chat_render(limits->chat, &q, ret, err));
+    return blame(d, err, tr_chat_render(chat, &q, ret, err));
 }
 
-int srv_dialog_encode(const struct srv_limits *limits, const struct srv_dialog *d,
-                      const struct tr_rendered *prompt, size_t max_ids, struct tr_ids *ret,
-                      struct tr_err *err)
+/* TR_ETOOLONG, said by nobody yet: more than max_ids (0 = no limit). */
+static int encode(const struct tr_tokenizer *t, const struct srv_dialog *d,
+                  const struct tr_rendered *prompt, size_t max_ids, struct tr_ids *ret,
+                  struct tr_err *err)
 {
     unsigned flags = TR_ENCODE_SPECIAL | (d->add_special_tokens ? TR_ENCODE_BOS : 0);
-    int r = tr_tokenizer_encode_spans(limits->tokenizer, prompt->text, prompt->n, prompt->data,
-                                      prompt->n_data, flags, max_ids, ret);
-    if (r < 0)
+    int r = tr_tokenizer_encode_spans(t, prompt->text, prompt->n, prompt->data, prompt->n_data,
+                                      flags, max_ids, ret);
+    if (r < 0 && r != TR_ETOOLONG)
         return blame(d, err, tr_err_set(err, r, "messages", "messages: %s", tr_err_text(r)));
-    return 0;
+    return r;
+}
+
+int srv_dialog_ids(const struct tr_chat *chat, const struct tr_tokenizer *t,
+                   const struct srv_dialog *d, struct tr_ids *ret, struct tr_err *err)
+{
+    struct tr_rendered prompt = {0};
+    int r = srv_dialog_render(chat, d, &prompt, err);
+    if (r == 0)
+        r = encode(t, d, &prompt, 0, ret, err);
+    tr_rendered_done(&prompt);
+    return r;
 }
 
 /* ---- tools ---- */
@@ -91,7 +103,8 @@ static int check_tools(const struct tr_json *tools, struct tr_err *err)
     return r;
 }
 
-/* A call cannot be forced, because the answer cannot be constrained: to say so is better than to hope. */
+/* A call cannot be forced, because the answer cannot be constrained: to say so is better than to
+ * hope. */
 static int check_tool_choice(const struct srv_dialog *d, bool *ret_none, struct tr_err *err)
 {
     const struct tr_json *v = &d->tool_choice;
@@ -116,29 +129,28 @@ static int check_tool_choice(const struct srv_dialog *d, bool *ret_none, struct 
 
 static int add_job(struct srv_call *c, const struct tr_rendered *prompt, struct tr_err *err)
 {
-    const struct srv_params *p = &c->params;
-    size_t keep = (size_t)p->truncate_prompt_tokens, max = (size_t)c->limits.context_length;
+    const struct srv_dialog *d = &c->params.dialog;
     struct tr_ids ids = {0};
-    int r = srv_dialog_encode(&c->limits, &p->dialog, prompt, keep ? 0 : max, &ids, err);
-    if (r == TR_ETOOLONG)
-        r = srv_params_fit(p, &c->limits, max + 1, true, err);
-    if (r == 0 && keep > 0 && ids.n > keep) {
-        memmove(ids.ids, ids.ids + ids.n - keep, keep * sizeof *ids.ids);
-        ids.n = keep;
-    }
+    int r = encode(c->context.tokenizer, d, prompt, srv_job_max_ids(c), &ids, err);
+    bool more = r == TR_ETOOLONG;
     if (r == 0 && ids.n == 0)
         r = tr_err_set(err, TR_EINVAL, "messages", "messages: the template makes no text of them");
+    if (r < 0 && !more) {
+        free(ids.ids);
+        return blame(d, err, r);
+    }
+    r = srv_jobs_init(c, 1, err);
     if (r == 0)
-        r = srv_params_fit(p, &c->limits, ids.n, false, err);
-    if (r == 0)
-        r = srv_call_add_job(c, &ids, err);
-    free(ids.ids);
+        r = srv_job_add(c, &ids, more, err);
+    else
+        free(ids.ids);
     if (r < 0 && strcmp(err->param, "prompt") == 0)
         snprintf(err->param, sizeof err->param, "messages");
-    return blame(&p->dialog, err, r);
+    return blame(d, err, r);
 }
 
-/* The template's tag opens it, or that of the assistant's own message; a tag that a user says does not. */
+/* The template's tag opens it, or that of the assistant's own message; a tag that a user says does
+ * not. */
 static bool opens_reasoning(const struct tr_rendered *prompt, bool continued)
 {
     size_t n = prompt->n;
@@ -158,21 +170,19 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
         r = check_tool_choice(d, &no_calls, err);
     if (r < 0)
         return r;
-    enum tr_tool_format format =
-        c->limits.chat ? tr_chat_tool_format(c->limits.chat) : TR_TOOL_NONE;
-    srv_turn_rules_init(&c->rules, c->limits.tokenizer, format, &d->tools);
+    const struct tr_chat *chat = c->context.chat;
+    srv_turn_rules_init(&c->rules, c->context.tokenizer,
+                        chat ? tr_chat_tool_format(chat) : TR_TOOL_NONE, &d->tools);
     c->rules.parallel = d->parallel_tool_calls;
     c->rules.hide_calls = no_calls;
     c->rules.hide_reasoning = !c->params.include_reasoning;
     if (no_calls) /* a model that knows of no tools is not tempted */
         d->tools = (struct tr_json){0};
-    r = srv_dialog_render(&c->limits, d, &prompt, err);
+    r = srv_dialog_render(chat, d, &prompt, err);
     if (r == 0) {
         c->rules.reasoning_open = opens_reasoning(&prompt, d->continue_final_message);
-        r = srv_call_prompts(c, 1, err);
-    }
-    if (r == 0)
         r = add_job(c, &prompt, err);
+    }
     tr_rendered_done(&prompt);
     return r;
 }

@@ -1,8 +1,9 @@
 /*
- * Messages to a prompt: what /v1/chat/completions, /v1/responses, /v1/messages, /apply-template and /tokenize share.
+ * Messages to a prompt: what /v1/chat/completions, /v1/responses, /v1/messages, /apply-template and
+ * /tokenize share.
  *
- * The other APIs translate what they are given into messages and tools of the chat form; from there on there is one
- * way.
+ * The other APIs translate what they are given into messages and tools of the chat form; from there
+ * on there is one way.
  */
 #ifndef TR_SERVER_CALL_DIALOG_H
 #define TR_SERVER_CALL_DIALOG_H
@@ -10,10 +11,8 @@
 #include "engine/text/chat.h"
 
 struct srv_call;
-struct srv_limits;
 
-#define SRV_MAX_TOOLS     128
-#define SRV_MAX_TOOL_NAME 64
+enum { SRV_MAX_TOOLS = 128, SRV_MAX_TOOL_NAME = 64 };
 
 /* What makes a prompt; the cursors point into the request's document, or into a translated one. */
 struct srv_dialog {
@@ -23,14 +22,14 @@ struct srv_dialog {
     const char *param; /* the field that errors of the messages name; NULL: messages */
 };
 
-/* The prompt as text; after success tr_rendered_done(ret). */
-TR_NODISCARD int srv_dialog_render(const struct srv_limits *limits, const struct srv_dialog *d,
+/* The prompt as text; after success tr_rendered_done(ret). chat NULL: TR_EUNSUPPORTED. */
+TR_NODISCARD int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
                                    struct tr_rendered *ret, struct tr_err *err);
-/* Its ids; stops beyond max_ids (0 = no limit) with TR_ETOOLONG. The caller frees ret->ids, also after a failure. */
-TR_NODISCARD int srv_dialog_encode(const struct srv_limits *limits, const struct srv_dialog *d,
-                                   const struct tr_rendered *prompt, size_t max_ids,
-                                   struct tr_ids *ret, struct tr_err *err);
-/* An srv_api.read behind the translation: tools, tool_choice, prompt, rules of the turns, the job. */
+/* Its ids, however many. The caller frees ret->ids, also after a failure. */
+TR_NODISCARD int srv_dialog_ids(const struct tr_chat *chat, const struct tr_tokenizer *t,
+                                const struct srv_dialog *d, struct tr_ids *ret, struct tr_err *err);
+/* An srv_api.read behind the translation: tools, tool_choice, prompt, rules of the turns,
+ * the job. */
 TR_NODISCARD int srv_dialog_read(struct srv_call *c, struct tr_err *err);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * Request fields as tables: the one place where a field's name, type, range, default and meaning stand.
+ * Request fields as tables: the one place where a field's name, type, range, default and meaning
+ * stand.
  *
- * The same rows validate requests and make GET /v1/capabilities and /openapi.json, so that what is said and what is
- * done cannot drift apart.
+ * The same rows validate requests and make GET /v1/capabilities and /openapi.json, so that what is
+ * said and what is done cannot drift apart.
  */
 #ifndef TR_SERVER_CALL_FIELDS_H
 #define TR_SERVER_CALL_FIELDS_H
@@ -76,8 +77,9 @@ struct srv_table {
 
 /* A name that stands in several tables means its row in the first of them. */
 
-/* Sets every field of *params to its default, then to what the object has. `root` outlives the VALUE fields, which
- * point into it. strict: unknown names are errors. TR_EINVAL with the field in err->param. */
+/* Sets every field of *params to its default, then to what the object has. `root` outlives the
+ * VALUE fields, which point into it. strict: unknown names are errors. TR_EINVAL with the field in
+ * err->param. */
 TR_NODISCARD int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
                                  const struct tr_json *root, bool strict, void *params,
                                  struct tr_err *err);

@@ -3,9 +3,25 @@
 #include <math.h>
 #include <string.h>
 
+#include "server/call/call.h"
+
 #define LOGPROB_FLOOR (-9999.0f)
 
-void srv_logprob_number(struct tr_buf *out, float logprob)
+void srv_logprobs_done(struct srv_logprobs *l)
+{
+    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
+        tr_buf_done(&l->part[i]);
+}
+
+void srv_logprobs_clear(struct srv_logprobs *l)
+{
+    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
+        tr_buf_clear(&l->part[i]);
+    l->n = 0;
+}
+
+/* Finite, not below -9999; NAN (the first prompt token) is null. */
+static void add_number(struct tr_buf *out, float logprob)
 {
     if (isnan(logprob))
         tr_buf_adds(out, "null");
@@ -13,19 +29,21 @@ void srv_logprob_number(struct tr_buf *out, float logprob)
         tr_buf_addf(out, "%.9g", (double)TR_MAX(logprob, LOGPROB_FLOOR));
 }
 
-void srv_token_name(struct tr_buf *out, const struct srv_call *c, int32_t id, bool as_bytes)
+/* A token's name as a JSON string: its text, bytes:\xNN where that is no text, or token_id:N if
+ * the call asks so. */
+static void add_name(struct tr_buf *out, const struct srv_call *c, int32_t id, bool as_bytes)
 {
     struct tr_buf name = {0};
     if (c->params.tokens_as_ids)
         tr_buf_addf(&name, "token_id:%d", (int)id);
     else
-        tr_detok_name(c->limits.tokenizer, id, as_bytes, &name);
+        tr_detok_name(c->context.tokenizer, id, as_bytes, &name);
     tr_json_quote(out, name.data ? name.data : "", name.len);
     tr_buf_done(&name);
 }
 
-/* {"text":logprob,...}: the best and the chosen one. Of two tokens with the same text the later takes the form
- * bytes:\xNN, so that none hides the other. */
+/* {"text":logprob,...}: the best and the chosen one. Of two tokens with the same text the later
+ * takes the form bytes:\xNN, so that none hides the other. */
 static void add_top(struct tr_buf *out, const struct srv_call *c, const struct tr_event *e)
 {
     struct tr_buf names[SRV_MAX_LOGPROBS + 1] = {0};
@@ -37,19 +55,19 @@ static void add_top(struct tr_buf *out, const struct srv_call *c, const struct t
             break;
         int32_t id = i < e->n_top ? e->top[i].id : e->token;
         chosen |= id == e->token;
-        srv_token_name(&names[n], c, id, false);
+        add_name(&names[n], c, id, false);
         for (int k = 0; k < n; k++)
             if (names[k].len == names[n].len && names[n].len &&
                 memcmp(names[k].data, names[n].data, names[n].len) == 0) {
                 tr_buf_clear(&names[n]);
-                srv_token_name(&names[n], c, id, true);
+                add_name(&names[n], c, id, true);
                 break;
             }
         if (n > 0)
             tr_buf_addc(out, ',');
         tr_buf_add(out, names[n].data, names[n].len);
         tr_buf_addc(out, ':');
-        srv_logprob_number(out, i < e->n_top ? e->top[i].logprob : e->logprob);
+        add_number(out, i < e->n_top ? e->top[i].logprob : e->logprob);
         n++;
     }
     tr_buf_addc(out, '}');
@@ -63,8 +81,8 @@ void srv_legacy_logprob(struct srv_call *c, struct srv_logprobs *to, const struc
     if (to->n++ > 0)
         for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
             tr_buf_addc(&to->part[i], ',');
-    srv_token_name(&to->part[0], c, e->token, false);
-    srv_logprob_number(&to->part[1], e->logprob);
+    add_name(&to->part[0], c, e->token, false);
+    add_number(&to->part[1], e->logprob);
     if (isnan(e->logprob)) /* the first prompt token follows nothing */
         tr_buf_adds(&to->part[2], "null");
     else
@@ -98,11 +116,11 @@ static void add_token(struct tr_buf *out, const struct srv_call *c, int32_t id, 
 {
     size_t n = 0;
     bool special;
-    const char *piece = tr_tokenizer_piece(c->limits.tokenizer, id, &n, &special);
+    const char *piece = tr_tokenizer_piece(c->context.tokenizer, id, &n, &special);
     tr_buf_adds(out, "{\"token\":");
-    srv_token_name(out, c, id, false);
+    add_name(out, c, id, false);
     tr_buf_adds(out, ",\"logprob\":");
-    srv_logprob_number(out, logprob);
+    add_number(out, logprob);
     tr_buf_adds(out, ",\"bytes\":[");
     for (size_t i = 0; piece && i < n; i++)
         tr_buf_addf(out, "%s%u", i ? "," : "", (unsigned)(unsigned char)piece[i]);
@@ -131,9 +149,9 @@ static void add_prompt_entry(struct tr_buf *out, const struct srv_call *c, int32
                              float logprob, int rank)
 {
     struct tr_buf text = {0};
-    tr_detok_name(c->limits.tokenizer, id, false, &text);
+    tr_detok_name(c->context.tokenizer, id, false, &text);
     tr_buf_addf(out, "\"%d\":{\"logprob\":", (int)id);
-    srv_logprob_number(out, logprob);
+    add_number(out, logprob);
     tr_buf_addf(
         out, rank ? ",\"rank\":%d,\"decoded_token\":" : ",\"rank\":null,\"decoded_token\":", rank);
     tr_json_quote(out, text.data ? text.data : "", text.len);

@@ -2,12 +2,24 @@
 #ifndef TR_SERVER_CALL_LOGPROBS_H
 #define TR_SERVER_CALL_LOGPROBS_H
 
-#include "server/call/call.h"
+#include "config/buf.h"
+#include "engine/engine.h"
 
-/* Finite, not below -9999; NAN (the first prompt token) is null. */
-void srv_logprob_number(struct tr_buf *out, float logprob);
-/* A token's name as a JSON string: its text, bytes:\\xNN where that is no text, or token_id:N if the call asks so. */
-void srv_token_name(struct tr_buf *out, const struct srv_call *c, int32_t id, bool as_bytes);
+struct srv_call;
+struct srv_choice;
+
+enum { SRV_LOGPROB_PARTS = 4 };
+
+/* Written JSON of log probabilities: comma-separated elements of as many arrays as the API's shape
+ * has. */
+struct srv_logprobs {
+    struct tr_buf part[SRV_LOGPROB_PARTS];
+    int n; /* elements in each */
+};
+
+void srv_logprobs_done(struct srv_logprobs *l);
+/* Forgets what has been written. */
+void srv_logprobs_clear(struct srv_logprobs *l);
 /* An srv_api.logprob: one element each of tokens, token_logprobs, top_logprobs and text_offset. */
 void srv_legacy_logprob(struct srv_call *c, struct srv_logprobs *to, const struct tr_event *e,
                         size_t offset);

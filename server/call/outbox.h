@@ -1,9 +1,10 @@
 /*
  * Hand-off B: events from the engine thread to the loop thread.
  *
- * The engine thread copies each event into a node and wakes the loop only when the list was empty; the loop detaches
- * the whole list and works on it unlocked. Nodes come from a pool, so a steady stream allocates nothing. A job's last
- * event has a node of its own, inside the sink, so that it can never be lost: not even when memory is.
+ * The engine thread copies each event into a node and wakes the loop only when the list was empty;
+ * the loop detaches the whole list and works on it unlocked. Nodes come from a pool, so a steady
+ * stream allocates nothing. A job's last event has a node of its own, inside the sink, so that it
+ * can never be lost: not even when memory is.
  */
 #ifndef TR_SERVER_CALL_OUTBOX_H
 #define TR_SERVER_CALL_OUTBOX_H

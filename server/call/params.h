@@ -1,17 +1,14 @@
-/*
- * What a client may ask of a generation, whatever the API: the rows that every API shares, and their way into
- * engine jobs.
- */
+/* What a client may ask of a generation, whatever the API: the rows that every API shares, and
+ * their checks. */
 #ifndef TR_SERVER_CALL_PARAMS_H
 #define TR_SERVER_CALL_PARAMS_H
 
-#include "engine/engine.h"
 #include "engine/text/stops.h"
-#include "engine/text/tokenizer.h"
 #include "server/call/dialog.h"
 #include "server/call/fields.h"
 
-/* Every field of every generating API, after defaults. The cursors point into the request's document. */
+/* Every field of every generating API, after defaults. The cursors point into the request's
+ * document. */
 struct srv_params {
     int64_t max_tokens;            /* -1 = not given */
     int64_t max_completion_tokens; /* -1 = not given; wins over max_tokens */
@@ -34,39 +31,11 @@ struct srv_params {
 /* The rows that every generating API has. */
 extern const struct srv_table srv_common_fields;
 
-/* Facts of the server that parsing needs; plain values, so that a worker may use them. */
-struct srv_limits {
-    const struct tr_tokenizer *tokenizer;
-    const struct tr_chat *chat; /* NULL = the checkpoint has no template */
-    const char *model;
-    int context_length, max_choices, max_queue;
-    bool strict;
-    int64_t timeout_ms; /* 0 = none */
-    uint64_t tenant;    /* hash of the key the client showed */
-    uint64_t hash_key[2];
-    int64_t begun_ns; /* CLOCK_MONOTONIC of the request */
-    uint64_t random;  /* the seed if the client gives none */
-};
-
 /* Checks that hold across fields; reads stream_options. */
-TR_NODISCARD int srv_params_check(struct srv_params *p, const struct srv_limits *limits,
+TR_NODISCARD int srv_params_check(struct srv_params *p, const char *model, int max_choices,
                                   struct tr_err *err);
-/* The stop strings, and each as a JSON string (an owned array of owned buffers); if there are none, everything stays
- * untouched. */
+/* The stop strings, and each as a JSON string (an owned array of owned buffers); if there are none,
+ * everything stays untouched. */
 TR_NODISCARD int srv_params_stops(struct tr_stops **ret, const struct srv_params *p,
                                   struct tr_buf **ret_quoted, int *ret_n, struct tr_err *err);
-/* A job for the prompt, whose ids it takes over (also on failure: *prompt is emptied). 1 <= prompt->n. */
-TR_NODISCARD int srv_params_job(struct tr_job **ret, const struct srv_params *p,
-                                const struct srv_limits *limits, struct tr_ids *prompt,
-                                struct tr_err *err);
-/* The length of a prompt against the context. */
-TR_NODISCARD int srv_params_fit(const struct srv_params *p, const struct srv_limits *limits,
-                                size_t n_prompt, bool at_least, struct tr_err *err);
-/* A text for error messages: quoted, escaped, cut. */
-const char *srv_excerpt(char buf[80], const char *s, size_t n);
-
-/* The salt of the prefix pages of requests with this cache_salt (may be absent) and tenant. */
-TR_NODISCARD int srv_params_salt(const struct tr_json *cache_salt, const struct srv_limits *limits,
-                                 uint64_t ret[2], struct tr_err *err);
-
 #endif

@@ -127,9 +127,10 @@ static int on_tool(void *arg, const struct tr_tool_event *e)
 
 /* ---- taking ---- */
 
-void srv_turn_init(struct srv_choice *ch)
+static void begin(struct srv_choice *ch)
 {
     const struct srv_turn_rules *rules = &ch->call->rules;
+    ch->turn.begun = true;
     tr_reasoning_init(&ch->turn.reasoning, rules->reasoning_open);
     ch->turn.calls = (struct tr_tool_parser){
         .format = rules->format,
@@ -182,6 +183,8 @@ bool srv_turn_take(struct srv_choice *ch, srv_part_fn fn)
     struct srv_turn *turn = &ch->turn;
     struct taking t = {ch, fn};
     struct tr_buf reasoning = {0}, content = {0};
+    if (!turn->begun)
+        begin(ch);
     turn->calls.arg = &t;
     bool before = is_reasoning(turn);
     int r = ch->text.oom ? TR_ENOMEM : take(&t, &reasoning, &content);

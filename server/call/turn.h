@@ -1,8 +1,9 @@
 /*
  * An assistant's turn: an answer's text taken apart into reasoning, content and tool calls.
  *
- * Chat, responses and messages show the same turn, each in its own shape. A part grows while the answer does; what is
- * told of it while streaming (struct srv_part_event) adds up to what stands in it at the end.
+ * Chat, responses and messages show the same turn, each in its own shape. A part grows while the
+ * answer does; what is told of it while streaming (struct srv_part_event) adds up to what stands in
+ * it at the end.
  */
 #ifndef TR_SERVER_CALL_TURN_H
 #define TR_SERVER_CALL_TURN_H
@@ -58,7 +59,8 @@ struct srv_turn {
     struct tr_tool_parser calls;
     struct srv_part *parts; /* owned */
     int n_parts, cap_parts;
-    bool open; /* the last part has not ended */
+    bool begun; /* something was taken */
+    bool open;  /* the last part has not ended */
     int n_calls;
     int reasoning_tokens, seen_tokens;
 };
@@ -70,10 +72,9 @@ void srv_turn_rules_done(struct srv_turn_rules *rules);
 /* Whether the token's text counts although the token is special. */
 bool srv_turn_is_tag(const struct srv_turn_rules *rules, int32_t token);
 
-void srv_turn_init(struct srv_choice *ch);
 void srv_turn_done(struct srv_turn *turn);
-/* Takes the choice's new text, and its end if it has come; fn (may be NULL) hears of every step. false: out of
- * memory. */
+/* Takes the choice's new text, and its end if it has come; fn (may be NULL) hears of every step.
+ * false: out of memory. */
 bool srv_turn_take(struct srv_choice *ch, srv_part_fn fn);
 /* The texts of all parts of a kind, joined. */
 void srv_turn_text(const struct srv_turn *turn, enum srv_part_kind kind, struct tr_buf *out);

@@ -1,4 +1,5 @@
-/* What a call cost: the usage object of every API, and the ledger that `timings` asks for. */
+#include "server/call/usage.h"
+
 #include "server/call/call.h"
 
 struct srv_usage srv_usage_of(const struct srv_call *c)
@@ -8,7 +9,8 @@ struct srv_usage srv_usage_of(const struct srv_call *c)
         u.prompt += c->jobs[i].n_prompt;
         u.cached += c->jobs[i].usage.cached_tokens;
     }
-    /* Counted here, not by the engine: it may run a token past a stop string before it hears of it. */
+    /* Counted here, not by the engine: it may run a token past a stop string before it
+     * hears of it. */
     for (int i = 0; i < c->n_choices; i++) {
         u.completion += c->choices[i].n_tokens;
         u.reasoning += c->choices[i].turn.reasoning_tokens;

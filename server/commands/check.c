@@ -1,6 +1,6 @@
 /*
- * `trinityd check`: loads a checkpoint as the daemon would, every check included, and says what it is; with
- * --reference, also how far the engine's answers are from a dense pass in fp32.
+ * `trinityd check`: loads a checkpoint as the daemon would, every check included, and says what it
+ * is; with --reference, also how far the engine's answers are from a dense pass in fp32.
  */
 #include <math.h>
 #include <stdio.h>

@@ -7,6 +7,7 @@
 #include "server/api/chat.h"
 #include "server/api/messages.h"
 #include "server/api/responses.h"
+#include "server/call/read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,9 +26,9 @@ static void load(void)
 
 static void check_job(const struct srv_call *c, const struct tr_job *job)
 {
-    assert(job->n_prompt >= 1 && job->n_prompt <= c->limits.context_length);
-    assert(job->max_tokens >= 0 && job->n_prompt + job->max_tokens <= c->limits.context_length);
-    assert(job->n >= 1 && job->n <= c->limits.max_choices && job->n == c->n_choices);
+    assert(job->n_prompt >= 1 && job->n_prompt <= c->context.context_length);
+    assert(job->max_tokens >= 0 && job->n_prompt + job->max_tokens <= c->context.context_length);
+    assert(job->n >= 1 && job->n <= c->context.max_choices && job->n == c->n_choices);
     for (int i = 0; i < job->n_prompt; i++)
         assert(tr_tokenizer_has_id(tokenizer, job->prompt[i]));
 }
@@ -41,13 +42,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     load();
     c->api = apis[data[0] % TR_ARRAY_LEN(apis)];
-    c->limits = (struct srv_limits){.tokenizer = tokenizer,
-                                    .chat = chat,
-                                    .model = "demo",
-                                    .context_length = 512,
-                                    .max_choices = 8,
-                                    .max_queue = 8,
-                                    .strict = size % 2};
+    c->context = (struct srv_context){.tokenizer = tokenizer,
+                                      .chat = chat,
+                                      .model = "demo",
+                                      .context_length = 512,
+                                      .max_choices = 8,
+                                      .max_queue = 8,
+                                      .strict = size % 2};
     int r = srv_call_read(c, (const char *)data + 1, size - 1);
     assert((r < 0) == (c->err.code != 0));
     assert(r == 0 || c->err.msg[0]);

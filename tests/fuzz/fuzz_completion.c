@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "server/api/completions.h"
+#include "server/call/read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,17 +27,17 @@ static void check_ids(const struct tr_tokenizer *t, const int32_t *ids, int n)
 static void check_job(const struct srv_call *c, const struct tr_job *job)
 {
     const struct tr_sampling *s = &job->sampling;
-    assert(job->n_prompt >= 1 && job->n_prompt <= c->limits.context_length);
-    assert(job->max_tokens >= 0 && job->n_prompt + job->max_tokens <= c->limits.context_length);
-    assert(job->n >= 1 && job->n <= c->limits.max_choices);
+    assert(job->n_prompt >= 1 && job->n_prompt <= c->context.context_length);
+    assert(job->max_tokens >= 0 && job->n_prompt + job->max_tokens <= c->context.context_length);
+    assert(job->n >= 1 && job->n <= c->context.max_choices);
     assert(s->temperature >= 0 && s->temperature <= 2 && s->top_k >= 0);
     assert(s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
     assert(s->repetition_penalty > 0 && s->n_logprobs <= SRV_MAX_LOGPROBS);
-    check_ids(c->limits.tokenizer, job->prompt, job->n_prompt);
-    check_ids(c->limits.tokenizer, job->stop_ids, job->n_stop_ids);
-    check_ids(c->limits.tokenizer, s->allowed, s->n_allowed);
+    check_ids(c->context.tokenizer, job->prompt, job->n_prompt);
+    check_ids(c->context.tokenizer, job->stop_ids, job->n_stop_ids);
+    check_ids(c->context.tokenizer, s->allowed, s->n_allowed);
     for (int i = 0; i < s->n_bias; i++)
-        assert(tr_tokenizer_has_id(c->limits.tokenizer, s->bias[i].id) && s->bias[i].value <= 100);
+        assert(tr_tokenizer_has_id(c->context.tokenizer, s->bias[i].id) && s->bias[i].value <= 100);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -45,12 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!c)
         return 0;
     c->api = &srv_completions_api;
-    c->limits = (struct srv_limits){.tokenizer = tokenizer(),
-                                    .model = "demo",
-                                    .context_length = 64,
-                                    .max_choices = 8,
-                                    .max_queue = 8,
-                                    .strict = size % 2};
+    c->context = (struct srv_context){.tokenizer = tokenizer(),
+                                      .model = "demo",
+                                      .context_length = 64,
+                                      .max_choices = 8,
+                                      .max_queue = 8,
+                                      .strict = size % 2};
     int r = srv_call_read(c, (const char *)data, size);
     assert((r < 0) == (c->err.code != 0));
     assert(r == 0 || c->err.msg[0]);

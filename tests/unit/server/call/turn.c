@@ -33,7 +33,6 @@ static struct srv_choice *begin(struct fixture *f, struct srv_turn_rules rules)
     *f = (struct fixture){.call.rules = rules};
     f->choice.call = &f->call;
     tr_buf_clear(&told);
-    srv_turn_init(&f->choice);
     return &f->choice;
 }
 

@@ -1,0 +1,46 @@
+#include "server/call/read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/call/call.h"
+
+static int set_id(struct srv_call *c, struct tr_err *err)
+{
+    const char *given = NULL;
+    if (tr_json_given(&c->params.request_id)) {
+        int r = tr_json_as_string(&c->params.request_id, &given, NULL, err);
+        if (r < 0)
+            return r;
+        if (strlen(given) > SRV_ID_BYTES)
+            return tr_json_fail(&c->params.request_id, err, "longer than %d bytes", SRV_ID_BYTES);
+    }
+    if (given)
+        snprintf(c->id, sizeof c->id, "%s%s", c->api->id_prefix, given);
+    return 0;
+}
+
+int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
+{
+    struct json_t *doc = NULL;
+    int r = tr_json_parse(&doc, bytes, n, &c->err);
+    if (r < 0)
+        return r;
+    struct tr_json root = tr_json_root(doc, NULL);
+    r = srv_fields_take(c->api->tables, c->api->n_tables, &root, c->context.strict, &c->params,
+                        &c->err);
+    if (r == 0 && c->params.max_tokens < 0 && c->params.max_completion_tokens < 0)
+        c->params.max_tokens = c->api->default_max_tokens;
+    if (r == 0)
+        r = srv_params_check(&c->params, c->context.model, c->context.max_choices, &c->err);
+    if (r == 0)
+        r = srv_params_stops(&c->stops, &c->params, &c->stop_texts, &c->n_stops, &c->err);
+    if (r == 0)
+        r = set_id(c, &c->err);
+    if (r == 0)
+        r = c->api->read(c, &c->err);
+    tr_json_free(doc);
+    if (r < 0 && !c->err.code)
+        tr_err_set(&c->err, r, NULL, "%s", tr_err_text(r));
+    return r;
+}

@@ -51,7 +51,8 @@ struct tr_job {
     bool ignore_eos;
     /* -1 none; k: the logprob of every prompt token after the first, and the k best */
     int prompt_logprobs;
-    int priority;           /* lower runs earlier, 0 default */
+    int priority;           /* lower runs earlier, 0 default: among the tenant's own jobs, */
+    bool priority_across;   /* or before other tenants', too */
     uint64_t tenant;        /* fairness key: hash of the API key, 0 = none */
     uint64_t cache_salt[2]; /* prefix pages are shared only between equal salts */
     bool cache_prompt;      /* false: neither reuse nor keep prefix pages */

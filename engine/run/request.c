@@ -71,7 +71,9 @@ static int open_choice(struct choice *c, struct tr_engine *e, const struct tr_jo
     if (r < 0)
         return r;
     c->seq.priority = job->priority;
+    c->seq.across = job->priority_across;
     c->seq.tenant = job->tenant;
+    c->seq.group = &c->request->group;
     c->seq.share = job->cache_prompt;
     c->seq.recompute = c->index == 0 && job->prompt_logprobs >= 0;
     c->open = true;

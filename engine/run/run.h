@@ -49,6 +49,7 @@ struct request {
     bool paused;                 /* a wish; under inbox.mutex */
     bool waiting;                /* counted in inbox.waiting */
     bool counted;                /* its prompt is in the statistics */
+    struct tr_group group;       /* of the choices' sequences */
     struct choice *choices;      /* [n]; owned */
 };
 

@@ -8,17 +8,33 @@
 enum { TENANT_SLOTS = 1024 };
 
 struct tenant {
-    uint64_t served; /* rows computed for it, since it became active at the others' level */
-    int active;      /* its sequences in the schedule */
+    uint64_t served; /* rows computed for it, in the tenants' common time (share.c) */
+    uint64_t last;   /* step in which it had a place last */
+    uint64_t seen;   /* step in which it last had something to compute beside decoding, */
+    uint64_t census; /* or anything at all */
+    int running;     /* claims of its requests on seats */
+    int dealt;       /* places dealt out in the step that is being planned */
+};
+
+/* One that wants a place in the step, and its turn among its like. */
+struct place {
+    struct tr_seq *seq;
+    int turn;
+    uint64_t last; /* step of the turn before */
 };
 
 struct tr_schedule {
     struct tr_schedule_options o;
     int seats;                      /* sequences of one step */
+    int n_running;                  /* sequences in the running list */
     struct tr_seq waiting, running; /* list heads; both ordered by age */
     uint64_t next_order;
+    uint64_t step; /* that is planned, from 1 */
+    uint64_t time; /* what the tenant served least of those that wait for rows was served */
     struct tenant tenants[TENANT_SLOTS];
-    uint64_t level; /* service of the tenant that was last chosen: where a new one starts */
+    int n_tenants;        /* that have a sequence which is not paused */
+    int taken;            /* claims on seats of all that runs */
+    struct place *places; /* of all that may run */
     struct tr_plan plan;
     struct tr_schedule_counts counts;
     uint64_t n_added;
@@ -36,11 +52,41 @@ static inline int tr__left(const struct tr_seq *seq)
     return seq->n_ids - seq->n_computed;
 }
 
-/* Lower priority value first, then the older one. */
+static inline struct tr_group *tr__group(struct tr_seq *seq)
+{
+    return seq->group ? seq->group : &seq->own;
+}
+
+/* What counts against other tenants. */
+static inline int tr__rank(const struct tr_seq *seq)
+{
+    return seq->across ? seq->priority : 0;
+}
+
+/* The order of both lists: rank, then age. */
 static inline bool tr__before(const struct tr_seq *a, const struct tr_seq *b)
 {
-    return a->priority != b->priority ? a->priority < b->priority : a->order < b->order;
+    int x = tr__rank(a);
+    int y = tr__rank(b);
+    return x != y ? x < y : a->order < b->order;
 }
+
+/* ---- share.c ---- */
+
+/* Counts who runs and who waits, and brings the tenants to their common time. */
+void tr__census(struct tr_schedule *s);
+/* Whether there is a seat for a sequence that waits: a free one, or one of its tenant's share. */
+bool tr__has_seat(struct tr_schedule *s, struct tr_seq *seq);
+/* The sequence runs: it takes its seats. */
+void tr__take_seat(struct tr_schedule *s, struct tr_seq *seq);
+/* Whose turn it is to be admitted; NULL: nobody's. */
+struct tr_seq *tr__next_waiting(struct tr_schedule *s);
+/* Gives the step's places to sequences that run: to all of them, or by turns. */
+void tr__deal_places(struct tr_schedule *s);
+/* n rows of the step go to the sequence. */
+void tr__charge(struct tr_schedule *s, struct tr_seq *seq, int n);
+
+/* ---- schedule.c ---- */
 
 /* Moves sequences from the waiting to the running list as far as seats and memory go. */
 void tr__admit(struct tr_schedule *s);

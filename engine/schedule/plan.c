@@ -11,7 +11,7 @@ static void give(struct tr_schedule *s, struct tr_seq *seq, int rows)
     s->plan.n += seq->planned == 0;
     s->plan.rows += rows;
     seq->planned += rows;
-    tr__tenant(s, seq)->served += (uint64_t)rows;
+    tr__charge(s, seq, rows);
 }
 
 /* Whether a sequence computes, in this very step, the page that `seq` would begin: it will be
@@ -30,23 +30,30 @@ static bool coming(const struct tr_schedule *s, const struct tr_seq *seq)
     return false;
 }
 
-/* Whose turn the next piece of prefill is: by priority, then the tenant served least, then by turns
- * the oldest and the one with least left to do. NULL: nobody wants rows. */
+/* Whether a piece of prefill goes to `a` before `b`, which is older: by rank, then the tenant served
+ * least; within a tenant by priority, then by turns the oldest and the one with least left to do. */
+static bool goes_first(struct tr_schedule *s, const struct tr_seq *a, const struct tr_seq *b,
+                       bool shortest)
+{
+    if (tr__rank(a) != tr__rank(b))
+        return tr__rank(a) < tr__rank(b);
+    const struct tenant *x = tr__tenant(s, a);
+    const struct tenant *y = tr__tenant(s, b);
+    if (x->served != y->served)
+        return x->served < y->served;
+    if (x == y && a->priority != b->priority)
+        return a->priority < b->priority;
+    return shortest && tr__left(a) - a->planned < tr__left(b) - b->planned;
+}
+
+/* Whose turn the next piece of prefill is; NULL: nobody wants rows. */
 static struct tr_seq *next_prefill(struct tr_schedule *s, bool shortest)
 {
     struct tr_seq *best = NULL;
-    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
-        if (r->paused || r->deferred || tr__left(r) <= TR_MAX(r->planned, 1) ||
-            (r->planned == 0 && s->plan.n == s->seats))
-            continue;
-        if (best && r->priority > best->priority)
-            break;
-        uint64_t a = tr__tenant(s, r)->served;
-        uint64_t b = best ? tr__tenant(s, best)->served : UINT64_MAX;
-        if (a < b ||
-            (a == b && shortest && tr__left(r) - r->planned < tr__left(best) - best->planned))
+    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
+        if (r->seated && !r->deferred && tr__left(r) > TR_MAX(r->planned, 1) &&
+            (!best || goes_first(s, r, best, shortest)))
             best = r;
-    }
     return best;
 }
 
@@ -75,20 +82,26 @@ static void deal_drafts(struct tr_schedule *s)
     }
 }
 
-const struct tr_plan *tr_schedule_plan(struct tr_schedule *s)
+/* Every sequence that decodes and has a place gets its row; the others look what they can reuse. */
+static void deal_decode(struct tr_schedule *s)
 {
-    tr__admit(s);
     s->plan.n = s->plan.rows = 0;
     for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
         r->planned = 0;
         r->deferred = false;
-        if (r->paused)
-            continue;
-        if (tr__left(r) > 1)
+        if (r->seated && tr__left(r) > 1)
             tr__adopt(s, r, NULL);
-        if (tr__left(r) == 1 && s->plan.n < s->seats)
+        if (r->seated && tr__left(r) == 1)
             give(s, r, 1);
     }
+}
+
+const struct tr_plan *tr_schedule_plan(struct tr_schedule *s)
+{
+    tr__census(s);
+    tr__admit(s);
+    tr__deal_places(s);
+    deal_decode(s);
     deal_prefill(s);
     deal_drafts(s);
 

@@ -6,6 +6,10 @@
 /* With `verify`, every so manieth sequence computes what it could reuse. */
 enum { VERIFY_EVERY = 16 };
 
+/* So many times the seats of a step run at most, those that are paused or wait for their turn
+ * included; further samples of a request that runs, up to the smaller number. */
+enum { RUNNING_TIMES = 4, FURTHER_TIMES = 2 };
+
 static void list_remove(struct tr_seq *seq)
 {
     seq->prev->next = seq->next;
@@ -13,7 +17,7 @@ static void list_remove(struct tr_seq *seq)
     seq->prev = seq->next = NULL;
 }
 
-/* Keeps the list ordered by priority and age; most come last. */
+/* Keeps the list ordered by rank and age; most come last. */
 static void list_insert(struct tr_seq *head, struct tr_seq *seq)
 {
     struct tr_seq *at = head->prev;
@@ -35,7 +39,8 @@ int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options 
     s->waiting.prev = s->waiting.next = &s->waiting;
     s->running.prev = s->running.next = &s->running;
     s->plan.seqs = calloc((size_t)s->seats, sizeof(struct tr_seq *));
-    if (!s->plan.seqs)
+    s->places = calloc((size_t)RUNNING_TIMES * (size_t)s->seats, sizeof *s->places);
+    if (!s->plan.seqs || !s->places)
         s = tr_schedule_close(s);
     if (s)
         *ret = s;
@@ -44,13 +49,15 @@ int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options 
 
 struct tr_schedule *tr_schedule_close(struct tr_schedule *s)
 {
-    if (s)
+    if (s) {
         free(s->plan.seqs);
+        free(s->places);
+    }
     free(s);
     return NULL;
 }
 
-/* -- the closed form -- */
+/* ---- the closed form ---- */
 
 static int64_t pages_for(const struct tr_schedule_options *o, int64_t tokens)
 {
@@ -142,7 +149,7 @@ static bool fits(const struct tr_schedule *s, const struct tr_seq *seq)
     return sum <= s->o.budget_bytes / 100 * percent + s->o.budget_bytes % 100 * percent / 100;
 }
 
-/* -- sequences -- */
+/* ---- sequences ---- */
 
 int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, const int32_t *prompt,
                 int n_prompt, int max_ids)
@@ -175,14 +182,6 @@ static struct tr_prefix_use use_of(struct tr_seq *seq)
         .chain = &seq->chain, .local = &seq->local, .global = &seq->global, .ids = seq->ids};
 }
 
-static void enter(struct tr_schedule *s, struct tr_seq *seq)
-{
-    struct tenant *t = tr__tenant(s, seq);
-    if (t->active++ == 0)
-        t->served = TR_MAX(t->served, s->level);
-    seq->order = s->next_order++;
-}
-
 void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t salt[2])
 {
     seq->share = seq->share && s->o.prefix_cache;
@@ -191,8 +190,24 @@ void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t s
     if (s->o.verify && ++s->n_added % VERIFY_EVERY == 0)
         seq->recompute = true;
     tr_prefix_init(&seq->chain, s->o.fingerprint, seq->salt);
-    enter(s, seq);
+    seq->order = s->next_order++;
     list_insert(&s->waiting, seq);
+}
+
+/* ---- moving between the lists ---- */
+
+static void run(struct tr_schedule *s, struct tr_seq *seq)
+{
+    list_insert(&s->running, seq);
+    seq->running = true;
+    s->n_running++;
+}
+
+static void leave_list(struct tr_schedule *s, struct tr_seq *seq)
+{
+    list_remove(seq);
+    s->n_running -= seq->running;
+    seq->running = false;
 }
 
 static void release_pages(struct tr_schedule *s, struct tr_seq *seq)
@@ -210,15 +225,25 @@ void tr_schedule_remove(struct tr_schedule *s, struct tr_seq *seq)
 {
     if (seq->share)
         tr_prefix_keep_end(&s->o.shape, &seq->local, seq->n_computed);
-    list_remove(seq);
+    leave_list(s, seq);
     release_pages(s, seq);
-    seq->running = false;
-    tr__tenant(s, seq)->active--;
+}
+
+/* Whether the running list has a place for one more sequence. */
+static bool may_run(const struct tr_schedule *s, bool further)
+{
+    return s->n_running < (further ? FURTHER_TIMES : RUNNING_TIMES) * s->seats;
+}
+
+static bool fork_pages(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *fork)
+{
+    return tr_local_fork(s->o.pages, &fork->local, &seq->local, seq->n_computed) &&
+           tr_global_fork(s->o.pages, &fork->global, &seq->global, seq->n_computed);
 }
 
 void tr_schedule_fork(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *fork)
 {
-    enter(s, fork);
+    fork->order = s->next_order++;
     seq->n_forks--;
     memcpy(fork->ids, seq->ids, (size_t)seq->n_prompt * sizeof *fork->ids);
     fork->share = seq->share;
@@ -226,21 +251,22 @@ void tr_schedule_fork(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *
     fork->salt[0] = seq->salt[0];
     fork->salt[1] = seq->salt[1];
     fork->branch = seq->branch;
-    fork->running = tr_local_fork(s->o.pages, &fork->local, &seq->local, seq->n_computed) &&
-                    tr_global_fork(s->o.pages, &fork->global, &seq->global, seq->n_computed);
-    if (fork->running) {
+    bool room = may_run(s, true);
+    if (room && fork_pages(s, seq, fork)) {
         fork->n_computed = seq->n_computed;
-        list_insert(&s->running, fork);
+        run(s, fork);
         return;
     }
-    fork->n_preempted++;
     release_pages(s, fork);
-    fork->preempted = true;
-    s->counts.preemptions++;
+    if (room) { /* there was no page for it, though it was promised some */
+        fork->n_preempted++;
+        fork->preempted = true;
+        s->counts.preemptions++;
+    }
     list_insert(&s->waiting, fork);
 }
 
-/* -- prefixes -- */
+/* ---- prefixes ---- */
 
 void tr__adopt(struct tr_schedule *s, struct tr_seq *seq, int64_t *ret_matched)
 {
@@ -271,27 +297,34 @@ void tr_schedule_advance(struct tr_schedule *s, struct tr_seq *seq, int n)
     tr_local_drop(s->o.pages, &seq->local, next - shape->window + 1);
 }
 
-/* -- memory -- */
+/* ---- memory ---- */
 
 static void preempt(struct tr_schedule *s, struct tr_seq *seq)
 {
-    list_remove(seq);
+    leave_list(s, seq);
     seq->n_preempted++;
     release_pages(s, seq);
     seq->planned = 0;
-    seq->running = false;
+    seq->seated = false;
     seq->preempted = true;
     s->counts.preemptions++;
     list_insert(&s->waiting, seq);
 }
 
+/* The youngest of those that are paused and run. */
+static struct tr_seq *paused_one(struct tr_schedule *s, const struct tr_seq *but)
+{
+    for (struct tr_seq *r = s->running.prev; r != &s->running; r = r->prev)
+        if (r->paused && r != but)
+            return r;
+    return NULL;
+}
+
 /* Who gives way to `seq`: paused sequences first, then the youngest; nobody older than itself. */
 static struct tr_seq *victim(struct tr_schedule *s, struct tr_seq *seq)
 {
-    for (struct tr_seq *r = s->running.prev; r != &s->running; r = r->prev)
-        if (r->paused && r != seq && r->global.n + r->local.n)
-            return r;
-    return s->running.prev;
+    struct tr_seq *v = paused_one(s, seq);
+    return v ? v : s->running.prev;
 }
 
 bool tr__provide(struct tr_schedule *s, struct tr_seq *seq)
@@ -308,49 +341,34 @@ bool tr__provide(struct tr_schedule *s, struct tr_seq *seq)
     return true;
 }
 
-static int seats_taken(const struct tr_schedule *s)
+/* Makes room for `seq`, whose adopted pages are held already; who is paused gives way. */
+static bool make_room(struct tr_schedule *s, struct tr_seq *seq)
 {
-    int n = 0;
-    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
-        n += r->paused ? 0 : 1 + r->n_forks;
-    return n;
-}
-
-/* Next in line: priority, then who lost pages before, then the tenant served least, then age. */
-static struct tr_seq *next_waiting(struct tr_schedule *s)
-{
-    struct tr_seq *best = NULL;
-    for (struct tr_seq *w = s->waiting.next; w != &s->waiting; w = w->next) {
-        if (w->paused)
-            continue;
-        if (best && w->priority > best->priority)
-            break;
-        if (w->preempted)
-            return w;
-        if (!best || tr__tenant(s, w)->served < tr__tenant(s, best)->served)
-            best = w;
+    bool further = tr__group(seq)->running > 0 && !seq->preempted;
+    while (!may_run(s, further) || !fits(s, seq)) {
+        struct tr_seq *v = paused_one(s, seq);
+        if (!v)
+            return false;
+        preempt(s, v);
     }
-    return best;
+    return true;
 }
 
 void tr__admit(struct tr_schedule *s)
 {
     struct tr_seq *seq;
-    int taken = seats_taken(s);
     s->plan.blocked = false;
-    while ((seq = next_waiting(s)) && (taken == 0 || taken + 1 + seq->n_forks <= s->seats)) {
+    while ((seq = tr__next_waiting(s)) && tr__has_seat(s, seq)) {
         tr__adopt(s, seq, &seq->branch);
-        if (!fits(s, seq)) {
+        if (!make_room(s, seq)) {
             release_pages(s, seq);
             s->plan.blocked = true;
             return;
         }
-        list_remove(seq);
-        list_insert(&s->running, seq);
-        seq->running = true;
+        leave_list(s, seq);
+        run(s, seq);
         seq->preempted = false;
-        taken += 1 + seq->n_forks;
-        s->level = TR_MAX(s->level, tr__tenant(s, seq)->served);
+        tr__take_seat(s, seq);
     }
 }
 
@@ -366,6 +384,6 @@ struct tr_schedule_counts tr_schedule_counts(const struct tr_schedule *s)
         c.paused += r->paused;
         c.prompt_left += (uint64_t)TR_MAX(tr__left(r) - 1, 0);
     }
-    c.seats = TR_MAX(s->seats - seats_taken(s), 0);
+    c.seats = TR_MAX(s->seats - s->taken, 0);
     return c;
 }

@@ -11,7 +11,10 @@
  *
  * A step has one row for each sequence that decodes, and fills up with prefill: the tenant that was
  * served least comes first, and within it the oldest and the shortest sequence take turns, so that
- * short requests pass long ones without starving them.
+ * short requests pass long ones without starving them. Where more sequences run than have seats
+ * (a request of many samples, streams whose readers came back), the step's places go round.
+ *
+ * A paused sequence keeps its pages as long as nobody else needs them; then it is recomputed.
  */
 #ifndef TR_ENGINE_SCHEDULE_SCHEDULE_H
 #define TR_ENGINE_SCHEDULE_SCHEDULE_H
@@ -28,7 +31,7 @@ struct tr_schedule_options {
     size_t local_page_cost, global_page_cost; /* bytes a page of the kind costs */
     int overcommit_percent;
     int max_rows;      /* rows of one step */
-    int max_sequences; /* sequences of one step; at most max_rows count */
+    int max_sequences; /* sequences of one step; at most max_rows count. A few times as many run */
     bool prefix_cache;
     bool verify;      /* some sequences compute what they could reuse, and compare */
     bool speculation; /* sequences may have drafts */

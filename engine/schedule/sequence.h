@@ -11,17 +11,27 @@
 
 #include "engine/cache/prefix.h"
 
+/* The sequences of one request: they share its turns. */
+struct tr_group {
+    /* Written by the schedule. */
+    int running;   /* of its sequences, paused ones aside; forks to come included */
+    int dealt;     /* places dealt out in the step that is being planned */
+    uint64_t last; /* step in which one of them had a place last */
+};
+
 struct tr_seq {
     struct tr_seq *prev, *next; /* in the schedule's waiting or running list */
 
     /* Fixed by tr_seq_init. */
     int32_t *ids; /* owned; [max_ids + TR_MAX_DRAFTS]: known ids, then room for drafts */
     int n_prompt;
-    int max_ids;     /* prompt and answer can't exceed this */
-    int priority;    /* lower first */
-    uint64_t tenant; /* fairness key */
-    uint64_t order;  /* age: set by the schedule */
-    bool share;      /* take and leave prefix pages */
+    int max_ids;            /* prompt and answer can't exceed this */
+    int priority;           /* lower first, among those of the tenant */
+    bool across;            /* its priority counts against other tenants' requests, too */
+    uint64_t tenant;        /* fairness key */
+    struct tr_group *group; /* borrowed; NULL: the sequence is its request's only one */
+    uint64_t order;         /* age: set by the schedule */
+    bool share;             /* take and leave prefix pages */
     bool recompute; /* do not take prefix pages (prompt logprobs need every row), only leave them */
 
     /* Written by the schedule. */
@@ -39,8 +49,11 @@ struct tr_seq {
     struct tr_local_table local;
     struct tr_global_table global;
     struct tr_prefix chain;
-    int64_t branch; /* resume point seen at admission, see tr_prefix_adopt */
-    int planned;    /* rows in the step that is being planned */
+    int64_t branch;      /* resume point seen at admission, see tr_prefix_adopt */
+    int planned;         /* rows in the step that is being planned */
+    bool seated;         /* has a place in it */
+    uint64_t last;       /* step in which it had rows last */
+    struct tr_group own; /* its group if the owner gave none */
 };
 
 /* Most drafts of one step. */

@@ -1,0 +1,124 @@
+#include "tests/unit/schedule/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tr_schedule *steps_schedule;
+struct steps_seq steps_seqs[STEPS_SEQS];
+int steps_now;
+
+static struct tr_kv_layout local_layout, global_layout;
+static struct tr_pages *pages;
+
+void steps_open(int max_rows, int max_sequences, int budget_pages)
+{
+    struct tr_err err;
+    tr_kv_layout_init(&local_layout, TR_KV_F32, STEPS_PAGE, 1, 1, 2);
+    tr_kv_layout_init(&global_layout, TR_KV_F32, STEPS_PAGE, 1, 1, 2);
+    uint64_t cost = tr_local_page_cost(&local_layout);
+    struct tr_pages_options po = {
+        .local = &local_layout, .global = &global_layout, .budget_bytes = budget_pages * cost};
+    assert_int_equal(tr_pages_open(&pages, &po, &err), 0);
+    struct tr_schedule_options o = {.pages = pages,
+                                    .shape = {STEPS_PAGE, 32, true, true},
+                                    .budget_bytes = po.budget_bytes,
+                                    .local_page_cost = cost,
+                                    .global_page_cost = cost,
+                                    .max_rows = max_rows,
+                                    .max_sequences = max_sequences,
+                                    .prefix_cache = true};
+    assert_int_equal(tr_schedule_open(&steps_schedule, &o), 0);
+    memset(steps_seqs, 0, sizeof steps_seqs);
+    steps_now = 0;
+}
+
+static void init(int k, int lead, const int32_t *prompt, int n_prompt, int answer)
+{
+    struct steps_seq *q = &steps_seqs[k];
+    *q = (struct steps_seq){.last_step = steps_now};
+    assert_int_equal(tr_seq_init(&q->seq, steps_schedule, prompt, n_prompt, n_prompt + answer), 0);
+    q->seq.group = &steps_seqs[lead].group;
+}
+
+void steps_add_samples(int k, int n, int n_prompt, int answer, uint64_t tenant)
+{
+    const uint64_t salt[2] = {0};
+    int32_t *prompt = calloc((size_t)n_prompt, sizeof *prompt);
+    prompt[0] = k; /* no two begin alike */
+    for (int i = 0; i < n; i++) {
+        init(k + i, k, prompt, n_prompt, answer);
+        steps_seqs[k + i].seq.tenant = tenant;
+    }
+    free(prompt);
+    steps_seqs[k].seq.n_forks = n - 1;
+    tr_schedule_add(steps_schedule, &steps_seqs[k].seq, salt);
+}
+
+void steps_add(int k, int n_prompt, int answer, uint64_t tenant, int priority)
+{
+    const uint64_t salt[2] = {0};
+    int32_t *prompt = calloc((size_t)n_prompt, sizeof *prompt);
+    prompt[0] = k;
+    init(k, k, prompt, n_prompt, answer);
+    free(prompt);
+    steps_seqs[k].seq.tenant = tenant;
+    steps_seqs[k].seq.priority = priority;
+    tr_schedule_add(steps_schedule, &steps_seqs[k].seq, salt);
+}
+
+void steps_leave(int k)
+{
+    if (steps_seqs[k].seq.next)
+        tr_schedule_remove(steps_schedule, &steps_seqs[k].seq);
+    tr_seq_done(&steps_seqs[k].seq);
+}
+
+void steps_close(void)
+{
+    for (int k = 0; k < STEPS_SEQS; k++)
+        if (steps_seqs[k].seq.ids)
+            steps_leave(k);
+    assert_int_equal(tr_pages_held(pages), 0);
+    steps_schedule = tr_schedule_close(steps_schedule);
+    pages = tr_pages_close(pages);
+}
+
+static void append(struct steps_seq *q)
+{
+    q->seq.ids[q->seq.n_ids++] = 1;
+    if (!q->first_step)
+        q->first_step = steps_now;
+    if (q->seq.n_ids == q->seq.max_ids)
+        steps_leave((int)(q - steps_seqs));
+}
+
+static void fork_all(struct steps_seq *lead)
+{
+    for (struct steps_seq *q = lead + 1; lead->seq.n_forks; q++) {
+        tr_schedule_fork(steps_schedule, &lead->seq, &q->seq);
+        q->last_step = steps_now;
+        append(q);
+    }
+}
+
+int steps_run(void)
+{
+    const struct tr_plan *plan = tr_schedule_plan(steps_schedule);
+    struct tr_seq *planned[STEPS_SEQS];
+    int n = plan->n;
+    int rows = plan->rows;
+    memcpy(planned, plan->seqs, (size_t)n * sizeof(struct tr_seq *));
+    steps_now++;
+    for (int i = 0; i < n; i++) {
+        struct steps_seq *q = TR_CONTAINER_OF(planned[i], struct steps_seq, seq);
+        q->gap = TR_MAX(q->gap, steps_now - q->last_step);
+        q->last_step = steps_now;
+        tr_schedule_advance(steps_schedule, &q->seq, q->seq.planned);
+        if (q->seq.n_computed < q->seq.n_ids)
+            continue;
+        if (q->seq.n_forks)
+            fork_all(q);
+        append(q);
+    }
+    return rows;
+}

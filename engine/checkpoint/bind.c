@@ -319,7 +319,7 @@ int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind k
     return b.result;
 }
 
-void tr_bind_unused(const struct tr_source *s, struct tr_buf *b)
+void tr_bind_unused(struct tr_source *s)
 {
     struct tr_names unused = {0};
     char rest[32];
@@ -327,6 +327,6 @@ void tr_bind_unused(const struct tr_source *s, struct tr_buf *b)
         if (!s->tensors[i].used && !strstr(s->tensors[i].name, "rotary_emb.inv_freq"))
             tr_names_add(&unused, s->tensors[i].name);
     if (unused.n)
-        tr_buf_addf(b, "%s%zu tensors are not used: %s%s", b->len ? "\n" : "", unused.n,
-                    unused.text, tr_names_rest(&unused, rest));
+        tr_source_warn(s, "%zu tensors are not used: %s%s", unused.n, unused.text,
+                       tr_names_rest(&unused, rest));
 }

@@ -11,7 +11,7 @@
 TR_NODISCARD int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
                          struct tr_load_plan *plan, struct tr_err *err);
 
-/* Appends one line that names the tensors that no weight uses; nothing if there are none. */
-void tr_bind_unused(const struct tr_source *s, struct tr_buf *b);
+/* Warns of the tensors that no weight uses, in one line; nothing if there are none. */
+void tr_bind_unused(struct tr_source *s);
 
 #endif

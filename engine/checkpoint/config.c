@@ -61,7 +61,7 @@ static int only(const struct tr_json *object, const char *key, const char *want,
 static int read_theta(const struct tr_json *object, double *theta, struct tr_err *err)
 {
     double x = 0;
-    int r = tr_json_opt_double(object, "rope_theta", 1e-3, 1e15, &x, err);
+    int r = tr_json_opt_double(object, "rope_theta", 1, 1e15, &x, err);
     if (r || x == 0)
         return r;
     struct tr_json v = tr_json_get(object, "rope_theta");
@@ -153,7 +153,71 @@ static int read_layer_types(const struct tr_json *root, struct tr_model_config *
     return 0;
 }
 
-/* What would make it another model than the one we compute. */
+/* Keys of this family and its relatives that would make it another model than the one we compute,
+ * with the value at which they do not. */
+static const struct {
+    const char *key;
+    double neutral;
+} numbers[] = {
+    {"n_group", 1},
+    {"num_expert_groups", 1},
+    {"topk_group", 1},
+    {"num_limited_groups", 1},
+    {"partial_rotary_factor", 1},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"router_logit_softcapping", 0},
+    {"logit_scale", 1},
+    {"logits_scaling", 1},
+    {"embedding_multiplier", 1},
+    {"residual_multiplier", 1},
+};
+static const struct {
+    const char *key;
+    bool neutral;
+} flags[] = {
+    {"attention_bias", false},    {"mlp_bias", false},        {"use_bias", false},
+    {"lm_head_bias", false},      {"rope_interleave", false}, {"rope_interleaved", false},
+    {"use_sliding_window", true}, {"qk_norm", true},          {"use_qk_norm", true},
+};
+
+static int refuse_keys(const struct tr_json *root, struct tr_err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < TR_ARRAY_LEN(numbers) && !r; i++) {
+        struct tr_json v = tr_json_get(root, numbers[i].key);
+        double x = numbers[i].neutral;
+        r = tr_json_opt_double(root, numbers[i].key, -HUGE_VAL, HUGE_VAL, &x, err);
+        if (!r && x != numbers[i].neutral)
+            r = tr_json_fail(&v, err, "%g is not supported, only %g", x, numbers[i].neutral);
+    }
+    for (size_t i = 0; i < TR_ARRAY_LEN(flags) && !r; i++) {
+        struct tr_json v = tr_json_get(root, flags[i].key);
+        bool x = flags[i].neutral;
+        r = tr_json_opt_bool(root, flags[i].key, &x, err);
+        if (!r && x != flags[i].neutral)
+            r = tr_json_fail(&v, err, "%s is not supported", x ? "true" : "false");
+    }
+    return r;
+}
+
+/* Of several architectures ours must be one. */
+static int check_architecture(const struct tr_json *root, struct tr_err *err)
+{
+    static const char ours[] = "AfmoeForCausalLM";
+    struct tr_json list;
+    int r = tr_json_opt_array(root, "architectures", &list, err);
+    size_t n = tr_json_size(&list);
+    for (size_t i = 0; i < n && !r; i++) {
+        struct tr_json v = tr_json_at(&list, i);
+        const char *s;
+        r = tr_json_as_string(&v, &s, NULL, err);
+        if (!r && strcmp(s, ours) == 0)
+            return 0;
+    }
+    return r || !n ? r : tr_json_fail(&list, err, "only %s is supported", ours);
+}
+
 static int refuse_others(const struct tr_json *root, struct tr_err *err)
 {
     struct tr_json v = tr_json_get(root, "model_type");
@@ -166,23 +230,12 @@ static int refuse_others(const struct tr_json *root, struct tr_err *err)
     v = tr_json_get(root, "quantization_config");
     if (tr_json_given(&v))
         return tr_json_fail(&v, err, "quantised safetensors are not supported; use GGUF");
-    r = only(root, "hidden_act", "silu", err);
+    r = check_architecture(root, err);
+    if (!r)
+        r = only(root, "hidden_act", "silu", err);
     if (!r)
         r = only(root, "score_func", "sigmoid", err);
-    bool bias = false;
-    if (!r)
-        r = tr_json_opt_bool(root, "attention_bias", &bias, err);
-    if (r)
-        return r;
-    v = tr_json_get(root, "attention_bias");
-    if (bias)
-        return tr_json_fail(&v, err, "attention with biases is not supported");
-    int64_t groups = 1;
-    r = tr_json_opt_int(root, "n_group", INT32_MIN, INT32_MAX, &groups, err);
-    if (r)
-        return r;
-    v = tr_json_get(root, "n_group");
-    return groups == 1 ? 0 : tr_json_fail(&v, err, "group-limited routing is not supported");
+    return r ? r : refuse_keys(root, err);
 }
 
 static int read_scalars(const struct tr_json *root, struct tr_model_config *c, struct tr_err *err)

@@ -18,7 +18,12 @@ enum tr_layer_kind {
     TR_GLOBAL /* full_attention: no positions, the whole causal prefix */
 };
 
-enum { TR_MAX_LAYERS = 512, TR_MAX_EXPERTS = 1024, TR_MAX_TOPK = 64 };
+enum {
+    TR_MAX_LAYERS = 512,
+    TR_MAX_EXPERTS = 1024,
+    TR_MAX_TOPK = 64,
+    TR_MAX_POSITION = 10000000 /* for which tr_sincos is specified */
+};
 
 struct tr_model_config {
     int vocab_size;   /* V: rows of embed_tokens and lm_head */

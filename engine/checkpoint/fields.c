@@ -7,6 +7,8 @@
  */
 #include "engine/checkpoint/fields.h"
 
+#include "engine/kernels/kernels.h"
+
 #define ROW(id, json, gguf, member, min, max)                                                      \
     [TR_FIELD_##id] = {{json, gguf}, offsetof(struct tr_model_config, member), min, max}
 
@@ -18,14 +20,14 @@ const struct tr_field tr_fields[TR_FIELD_COUNT] = {
     ROW(N_DENSE, "num_dense_layers", "leading_dense_block_count", n_dense, 0, TR_MAX_LAYERS),
     ROW(N_HEADS, "num_attention_heads", "attention.head_count", n_heads, 1, 1024),
     ROW(N_KV_HEADS, "num_key_value_heads", "attention.head_count_kv", n_kv_heads, 1, 1024),
-    ROW(HEAD_DIM, "head_dim", "attention.key_length", head_dim, 2, 1024),
+    ROW(HEAD_DIM, "head_dim", "attention.key_length", head_dim, 2, TR_MAX_HEAD_DIM),
     ROW(DENSE_WIDTH, "intermediate_size", "feed_forward_length", dense_width, 1, 1 << 20),
     ROW(EXPERT_WIDTH, "moe_intermediate_size", "expert_feed_forward_length", expert_width, 1,
         1 << 20),
     ROW(N_EXPERTS, "num_experts", "expert_count", n_experts, 1, TR_MAX_EXPERTS),
     ROW(N_ACTIVE, "num_experts_per_tok", "expert_used_count", n_active, 1, TR_MAX_TOPK),
     ROW(N_SHARED, "num_shared_experts", "expert_shared_count", n_shared, 0, 256),
-    ROW(CONTEXT, "max_position_embeddings", "context_length", context, 1, 1 << 24),
+    ROW(CONTEXT, "max_position_embeddings", "context_length", context, 1, TR_MAX_POSITION),
     ROW(WINDOW, "sliding_window", "attention.sliding_window", window, 1, 1 << 24),
     ROW(LAYER_TYPES, "layer_types", "attention.sliding_window_pattern", kind, 0, 0),
 };

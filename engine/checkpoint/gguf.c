@@ -474,8 +474,8 @@ int tr_gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t
     if (r || !found)
         return r;
     int64_t x;
-    if (v.type == TR_GGUF_BOOL || !tr_gguf_next_int(&v, &x))
-        return tr_fields_fail(err, g->name, key, "not an integer of at most 63 bits");
+    if (v.type == TR_GGUF_BOOL || value_bytes[v.type] > 4 || !tr_gguf_next_int(&v, &x))
+        return tr_fields_fail(err, g->name, key, "not an integer of at most 32 bits");
     if (x < min || x > max)
         return tr_fields_fail(err, g->name, key, "%lld is not from %lld to %lld", (long long)x,
                               (long long)min, (long long)max);

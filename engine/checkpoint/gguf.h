@@ -58,7 +58,7 @@ struct tr_gguf_value {
 const char *tr_gguf_name(const struct tr_gguf *g);
 bool tr_gguf_find(const struct tr_gguf *g, const char *key, struct tr_gguf_value *ret);
 /* Scalars. `ret` keeps what it has if the key is absent and `required` is false. Any integer type
- * is an integer; F32 and F64 are numbers. Bounds are inclusive. */
+ * of at most 32 bits is an integer; F32 and F64 are numbers. Bounds are inclusive. */
 TR_NODISCARD int tr_gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t min,
                              int64_t max, int64_t *ret, struct tr_err *err);
 TR_NODISCARD int tr_gguf_double(const struct tr_gguf *g, const char *key, bool required, double min,

@@ -57,6 +57,28 @@ static int only(const struct tr_gguf *g, const char *key, int64_t want, struct t
     return r;
 }
 
+/* The same for numbers that llama.cpp's other models have. */
+static int refuse_keys(const struct tr_gguf *g, struct tr_err *err)
+{
+    static const struct {
+        const char *key;
+        double neutral;
+    } keys[] = {
+        {"afmoe.attn_logit_softcapping", 0},   {"afmoe.final_logit_softcapping", 0},
+        {"afmoe.router_logit_softcapping", 0}, {"afmoe.logit_scale", 1},
+        {"afmoe.residual_scale", 1},
+    };
+    int r = only(g, "afmoe.expert_group_used_count", 1, err);
+    for (size_t i = 0; i < TR_ARRAY_LEN(keys) && !r; i++) {
+        double x = keys[i].neutral;
+        r = tr_gguf_double(g, keys[i].key, false, -HUGE_VAL, HUGE_VAL, &x, err);
+        if (!r && x != keys[i].neutral)
+            r = tr_fields_fail(err, tr_gguf_name(g), keys[i].key, "%g is not supported, only %g", x,
+                               keys[i].neutral);
+    }
+    return r;
+}
+
 static int read_routing(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
 {
     int64_t gating = GATING_SIGMOID, groups = 1;
@@ -86,7 +108,7 @@ static int read_rope(const struct tr_gguf *g, struct tr_model_config *c, struct 
     int r = 0;
     for (size_t i = 0; i < TR_ARRAY_LEN(thetas) && !r; i++) {
         double theta = c->rope_theta;
-        r = tr_gguf_double(g, thetas[i], false, 1e-3, 1e15, &theta, err);
+        r = tr_gguf_double(g, thetas[i], false, 1, 1e15, &theta, err);
         if (!r && c->rope_theta != 0 && theta != c->rope_theta)
             r = fail(g, err, thetas[i], "contradicts afmoe.rope.freq_base");
         c->rope_theta = theta;
@@ -149,6 +171,8 @@ int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct 
     int r = tr_gguf_string(g, "general.architecture", true, &arch, &n, err);
     if (!r && !(n == 5 && memcmp(arch, "afmoe", n) == 0))
         r = fail(g, err, "general.architecture", "only afmoe (Trinity) is supported");
+    if (!r)
+        r = refuse_keys(g, err);
     if (!r)
         r = read_integers(g, &c, err);
     if (!r)

@@ -9,6 +9,7 @@
 #include "engine/checkpoint/load.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -68,6 +69,24 @@ static int convert(const struct tr_slot *slot, int rows, const uint8_t *from, fl
     return 0;
 }
 
+/* A norm, router or bias that is not finite spoils every answer, or silently the choice of experts.
+ * `rows` is as it is kept. */
+static int check_finite(const struct loader *l, const struct chunk *c, const uint8_t *rows,
+                        float *row, struct tr_err *err)
+{
+    const struct tr_slot *slot = c->slot;
+    const struct tr_tensor *t = slot->tensor;
+    for (int i = 0; i < c->rows; i++, rows += tr_file_row_bytes(slot->type, slot->k)) {
+        tr_dequantize_row(slot->type, rows, slot->k, row);
+        for (int j = 0; j < slot->k; j++)
+            if (!isfinite(row[j]))
+                return tr_err_set(err, TR_EFORMAT, t->name, "%s: %s: element %lld is %g",
+                                  l->source->files[t->file].name, t->name,
+                                  (long long)(c->row + i) * slot->k + j, (double)row[j]);
+    }
+    return 0;
+}
+
 static int load_chunk(const struct loader *l, struct chunk *c, const struct scratch *sc,
                       struct tr_err *err)
 {
@@ -89,6 +108,8 @@ static int load_chunk(const struct loader *l, struct chunk *c, const struct scra
         r = convert(slot, c->rows, src, sc->row, to, err);
         src = to;
     }
+    if (!r && (slot->kind == TR_SLOT_VECTOR || slot->kind == TR_SLOT_ROUTER))
+        r = check_finite(l, c, raw, sc->row, err);
     if (!r && packs(slot))
         tr_pack_rows(slot->type, src, c->row, c->rows, slot->n, slot->k, l->arena + slot->at);
     if (l->drop)

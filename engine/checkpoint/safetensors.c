@@ -26,6 +26,17 @@ static const struct dtype {
     {"C64", 64, TR_W_COUNT},        {"F64", 64, TR_W_COUNT},        {"I64", 64, TR_W_COUNT},
     {"U64", 64, TR_W_COUNT}};
 
+/* An integer as the format's writers write it: 3, not 3.0. */
+static int as_count(const struct tr_json *v, uint64_t *ret, struct tr_err *err)
+{
+    int64_t x = 0;
+    if (tr_json_type(v) == TR_JSON_NUMBER && !tr_json_is_integer(v))
+        return tr_json_fail(v, err, "expected integer, found a fraction");
+    int r = tr_json_as_int(v, 0, INT64_MAX, &x, err);
+    *ret = (uint64_t)x;
+    return r;
+}
+
 /* One tensor's entry: {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}. */
 static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tensor *t,
                       struct tr_err *err)
@@ -53,10 +64,8 @@ static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tens
     t->n_dims = (int)tr_json_size(&shape);
     for (int i = 0; i < t->n_dims; i++) {
         struct tr_json v = tr_json_at(&shape, (size_t)i);
-        int64_t dim;
-        if ((r = tr_json_as_int(&v, 0, INT64_MAX, &dim, err)))
+        if ((r = as_count(&v, &t->dims[i], err)))
             return r;
-        t->dims[i] = (uint64_t)dim;
     }
     uint64_t bits;
     if (!tr_tensor_elements(t, &bits) || __builtin_mul_overflow(bits, d->bits, &bits) || bits % 8)
@@ -64,17 +73,17 @@ static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tens
     if (tr_json_size(&offsets) != 2)
         return tr_json_fail(&offsets, err, "expected two numbers");
     struct tr_json v = tr_json_at(&offsets, 0), w = tr_json_at(&offsets, 1);
-    int64_t begin, end;
-    r = tr_json_as_int(&v, 0, INT64_MAX, &begin, err);
+    uint64_t begin, end;
+    r = as_count(&v, &begin, err);
     if (!r)
-        r = tr_json_as_int(&w, 0, INT64_MAX, &end, err);
+        r = as_count(&w, &end, err);
     if (r)
         return r;
     t->bytes = bits / 8;
-    if (end < begin || (uint64_t)(end - begin) != t->bytes)
+    if (end < begin || end - begin != t->bytes)
         return tr_json_fail(&offsets, err, "span %lld bytes, the shape needs %llu",
                             (long long)end - (long long)begin, (unsigned long long)t->bytes);
-    if (__builtin_add_overflow(data, (uint64_t)begin, &t->offset))
+    if (__builtin_add_overflow(data, begin, &t->offset))
         return tr_json_fail(&offsets, err, "beyond any file");
     return 0;
 }
@@ -285,22 +294,37 @@ static int open_index(struct tr_source *s, const char *dir, const char *path, st
     return r;
 }
 
+static int open_single(struct tr_source *s, const char *path, struct tr_err *err)
+{
+    int file, r = tr_source_add_file(s, path, &file, err);
+    if (!r)
+        r = tr_safetensors_add(s, file, err);
+    return r ? r : tr_source_seal(s, err);
+}
+
+/* A file that the index does not name is somebody's leftover, and may be of another model. */
+static void warn_of_stray(struct tr_source *s, const char *path)
+{
+    for (int i = 0; i < s->n_files; i++)
+        if (strcmp(s->files[i].path, path) == 0)
+            return;
+    tr_source_warn(s, "model.safetensors is not read: the index does not name it");
+}
+
 int tr_safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err)
 {
     struct tr_buf single = {0}, index = {0};
-    int r, file;
+    int r;
     tr_buf_addf(&single, "%s/model.safetensors", dir);
     tr_buf_addf(&index, "%s/model.safetensors.index.json", dir);
     if (single.oom || index.oom) {
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    } else if (access(single.data, F_OK) == 0) {
-        r = tr_source_add_file(s, single.data, &file, err);
-        if (!r)
-            r = tr_safetensors_add(s, file, err);
-        if (!r)
-            r = tr_source_seal(s, err);
     } else if (access(index.data, F_OK) == 0) {
         r = open_index(s, dir, index.data, err);
+        if (!r && access(single.data, F_OK) == 0)
+            warn_of_stray(s, single.data);
+    } else if (access(single.data, F_OK) == 0) {
+        r = open_single(s, single.data, err);
     } else {
         r = tr_err_set(err, TR_ENOTFOUND, NULL,
                        "neither model.safetensors nor model.safetensors.index.json in the folder");

@@ -7,9 +7,9 @@
 
 #include "engine/checkpoint/source.h"
 
-/* Adds the tensors of DIR/model.safetensors, else of all files that
- * DIR/model.safetensors.index.json names, and seals the source. Every file is there, exactly as
- * long as its header says, and holds what the index says. TR_EFORMAT, TR_EIO, TR_ENOMEM. */
+/* Adds the tensors of all files that DIR/model.safetensors.index.json names, without an index those
+ * of DIR/model.safetensors, and seals the source. Every file is there, exactly as long as its
+ * header says, and holds what the index says. TR_EFORMAT, TR_EIO, TR_ENOMEM. */
 TR_NODISCARD int tr_safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err);
 
 /* Adds the tensors of one file, which is already open. */

@@ -19,6 +19,7 @@ void tr_source_done(struct tr_source *s)
     for (size_t i = 0; i < s->n_tensors; i++)
         free(s->tensors[i].name);
     free(s->tensors);
+    tr_buf_done(&s->warnings);
     *s = (struct tr_source){0};
 }
 
@@ -98,6 +99,16 @@ struct tr_tensor *tr_source_find(const struct tr_source *s, const char *name)
             lo = mid + 1;
     }
     return NULL;
+}
+
+void tr_source_warn(struct tr_source *s, const char *fmt, ...)
+{
+    struct tr_err text;
+    va_list ap;
+    va_start(ap, fmt);
+    tr_err_vset(&text, TR_EFORMAT, NULL, fmt, ap);
+    va_end(ap);
+    tr_buf_addf(&s->warnings, "%s%s", s->warnings.len ? "\n" : "", text.msg);
 }
 
 bool tr_tensor_elements(const struct tr_tensor *t, uint64_t *ret)

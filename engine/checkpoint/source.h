@@ -33,6 +33,7 @@ struct tr_source {
     int n_files;
     struct tr_tensor *tensors; /* sorted by name after tr_source_seal */
     size_t n_tensors, cap;
+    struct tr_buf warnings; /* lines: what is odd and no error */
 };
 
 TR_NODISCARD int tr_source_init(struct tr_source *s, struct tr_err *err);
@@ -49,6 +50,9 @@ TR_NODISCARD int tr_source_add(struct tr_source *s, const struct tr_tensor *t, c
 TR_NODISCARD int tr_source_seal(struct tr_source *s, struct tr_err *err);
 /* NULL if there is none of that name; only after tr_source_seal. */
 struct tr_tensor *tr_source_find(const struct tr_source *s, const char *name);
+
+/* Adds a line to the warnings. */
+void tr_source_warn(struct tr_source *s, const char *fmt, ...) TR_PRINTF(2, 3);
 
 /* Printable ASCII without spaces, 1 to TR_MAX_NAME bytes: may stand in a message as it is. */
 bool tr_name_printable(const char *name, size_t n);

@@ -19,8 +19,7 @@
 struct tr_weights_store {
     struct tr_source source; /* its files may stay mapped */
     struct tr_arena arena;
-    struct tr_load_plan plan; /* while loading */
-    struct tr_buf warnings;
+    struct tr_load_plan plan;        /* while loading */
     struct tr_packed_writer *writer; /* NULL: nothing is being written */
 };
 
@@ -36,16 +35,10 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
         tr_source_done(&w->store->source);
         tr_arena_done(&w->store->arena);
         tr_load_plan_done(&w->store->plan);
-        tr_buf_done(&w->store->warnings);
     }
     free(w->store);
     free(w);
     return NULL;
-}
-
-static void warn(struct tr_buf *b, const char *what, const char *text)
-{
-    tr_buf_addf(b, "%s%s: %s", b->len ? "\n" : "", what, text);
 }
 
 /* Keeps the arena for the next start: now, or on a thread while it is in use. */
@@ -58,7 +51,7 @@ static void keep(struct tr_weights_store *st, const struct tr_weights_options *o
                                                   o->on_packed, o->on_packed_arg, &why)
                          : tr_packed_write(p, a->data, a->bytes, values, &why);
     if (r)
-        warn(&st->warnings, "packed cache", why.msg);
+        tr_source_warn(&st->source, "packed cache: %s", why.msg);
 }
 
 /* The arena, from the packed cache if it has it, else from the checkpoint. */
@@ -76,7 +69,7 @@ static int fill(struct tr_weights *w, const struct tr_weights_options *o, struct
             return 0;
         }
         if (r != TR_ENOTFOUND)
-            warn(&st->warnings, "packed cache is made again", why.msg);
+            tr_source_warn(&st->source, "packed cache is made again: %s", why.msg);
     }
     int r = tr_arena_init(&st->arena, bytes, err);
     if (r)
@@ -133,6 +126,17 @@ static void count(struct tr_weights *w)
     name_types(plan, w->types, sizeof w->types);
 }
 
+/* What holds for the experts of a layer together. */
+static void describe_experts(const struct tr_model_config *c, struct tr_layer *l)
+{
+    l->expert_panels = true;
+    for (int e = 0; l->experts && e < c->n_experts; e++) {
+        enum tr_wtype gate = l->experts[e].gate.type, up = l->experts[e].up.type;
+        l->expert_forms |= (unsigned)tr_wtype_form(gate) | (unsigned)tr_wtype_form(up);
+        l->expert_panels &= gate != TR_W_F32 && up != TR_W_F32;
+    }
+}
+
 static int load(struct tr_weights *w, const char *path, const struct tr_weights_options *o,
                 struct tr_err *err)
 {
@@ -155,6 +159,8 @@ static int load(struct tr_weights *w, const char *path, const struct tr_weights_
     if (r)
         return r;
     tr_load_plan_point(&st->plan, &st->source, st->arena.data);
+    for (int i = 0; i < w->config.n_layers; i++)
+        describe_experts(&w->config, &w->layers[i]);
     tr_load_plan_describe(&st->plan, &w->config, false, &text);
     print = tr_hash_link(values, text.data, text.len);
     memcpy(w->fingerprint, &print, sizeof w->fingerprint);
@@ -181,7 +187,7 @@ int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
     r = tr_bind(w, &st->source, checkpoint->kind, &st->plan, err);
     if (r)
         goto fail;
-    tr_bind_unused(&st->source, &st->warnings);
+    tr_bind_unused(&st->source);
     r = load(w, checkpoint->path, options, err);
     if (r)
         goto fail;
@@ -189,12 +195,12 @@ int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
     for (int i = 0; i < st->source.n_files; i++)
         tr_file_forget(&st->source.files[i]);
     tr_load_plan_done(&st->plan);
-    tr_buf_adds(&st->warnings, "");
-    if (st->warnings.oom) {
+    tr_buf_adds(&st->source.warnings, "");
+    if (st->source.warnings.oom) {
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         goto fail;
     }
-    w->warnings = st->warnings.data;
+    w->warnings = st->source.warnings.data;
     tr_arena_promote(&st->arena);
     *ret = w;
     return 0;

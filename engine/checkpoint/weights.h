@@ -29,7 +29,9 @@ struct tr_layer {
     const float *router_f32;     /* [E][d]; or NULL and */
     const uint16_t *router_bf16; /* [E][d], if every value is exactly bf16 */
     const float *expert_bias;    /* [E] fp32, selection only */
-    struct tr_mlp *experts;      /* [E] */
+    struct tr_mlp *experts;      /* [E]; each matrix of each may be of another type */
+    unsigned expert_forms;       /* set of enum tr_form: what some expert's gate or up reads */
+    bool expert_panels;          /* no expert's gate or up is F32: all can be cut by columns */
 };
 
 struct tr_weights {

@@ -35,7 +35,7 @@ static unsigned mlp_forms(const struct tr_layer *l)
     if (l->mlp.gate.n)
         forms |= tr_wtype_form(l->mlp.gate.type) | tr_wtype_form(l->mlp.up.type);
     if (l->experts)
-        forms |= tr_wtype_form(l->experts[0].gate.type) | tr_wtype_form(l->experts[0].up.type);
+        forms |= l->expert_forms;
     return forms;
 }
 

@@ -119,6 +119,12 @@ static void group_rows(struct tr_forward *f, const struct tr_layer *l)
     }
 }
 
+/* The forms of the rows that an expert reads. Its matrices, and other experts, may be of any types. */
+static unsigned in_forms(const struct tr_mlp *e)
+{
+    return tr_wtype_form(e->gate.type) | tr_wtype_form(e->up.type);
+}
+
 static void gather(const struct tr_forward *f, const int32_t *rows, int n, unsigned forms,
                    struct tr_rows *in)
 {
@@ -160,8 +166,7 @@ static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin
         if (m == 1)
             in = tr_rows_at(&f->h, f->slot_row[s]);
         else
-            gather(f, f->slot_row + s, m, tr_wtype_form(e->gate.type) | tr_wtype_form(e->up.type),
-                   &in);
+            gather(f, f->slot_row + s, m, in_forms(e), &in);
         tr_matmul_warm(&e->up, 0, 1);
         tr_matmul(f->kn, &e->gate, &in, m, w->gate, width, 0, 1, w->matmul);
         tr_matmul_warm(&e->down, 0, 1);
@@ -207,15 +212,13 @@ static void project_columns(const struct worker *w, const struct tr_matrix *m,
 static void share_experts(const struct worker *w, const struct tr_layer *l)
 {
     struct tr_forward *f = w->f;
-    const struct tr_matrix *shape = &l->experts[0].gate;
-    size_t width = (size_t)tr_rows_stride(shape->n);
-    unsigned in_forms = tr_wtype_form(shape->type) | tr_wtype_form(l->experts[0].up.type);
-    unsigned act_forms = tr_wtype_form(l->experts[0].down.type);
+    int columns = f->config->expert_width;
+    size_t width = (size_t)tr_rows_stride(columns);
     int c0;
     int c1;
-    share(w, TR_CEIL_DIV(shape->n, CUT), &c0, &c1);
+    share(w, TR_CEIL_DIV(columns, CUT), &c0, &c1);
     c0 *= CUT;
-    c1 = TR_MIN(c1 * CUT, shape->n);
+    c1 = TR_MIN(c1 * CUT, columns);
     int n = f->config->n_experts;
     int first = next_chosen(f, 0);
     for (int e = first, after; e < n && c0 < c1; e = after) {
@@ -228,7 +231,7 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
         if (m == 1)
             in = tr_rows_at(&f->h, f->slot_row[begin]);
         else
-            gather(f, f->slot_row + begin, m, in_forms, &in);
+            gather(f, f->slot_row + begin, m, in_forms(expert), &in);
         float *gate = f->few_gate + begin * width;
         float *up = f->few_up + begin * width;
         project_columns(w, &expert->gate, &in, m, c0, c1, gate, width);
@@ -237,7 +240,7 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
         for (int i = 0; i < m; i++) {
             f->kn->swiglu(gate + i * width + c0, up + i * width + c0, c1 - c0,
                           f->few_act.f32 + (begin + i) * width + c0);
-            prepare_columns(w, &f->few_act, begin + i, c0, c1, act_forms);
+            prepare_columns(w, &f->few_act, begin + i, c0, c1, tr_wtype_form(expert->down.type));
         }
     }
     sync_threads(w);
@@ -299,7 +302,6 @@ void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
 {
     struct tr_forward *f = w->f;
     bool shared = l->mlp.gate.n > 0;
-    bool panels = l->experts[0].gate.type != TR_W_F32 && l->experts[0].up.type != TR_W_F32;
 
     route(w, l);
     if (shared) {
@@ -312,7 +314,7 @@ void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
     sync_threads(w);
     if (shared)
         project_down(w, &l->mlp);
-    if (f->n_rows <= FEW_ROWS && w->n_threads > 1 && panels)
+    if (f->n_rows <= FEW_ROWS && w->n_threads > 1 && l->expert_panels)
         share_experts(w, l);
     else
         run_experts(w, l, layer);

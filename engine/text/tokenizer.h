@@ -19,9 +19,9 @@ struct tr_range {
     size_t begin, end;
 };
 
-/* Reads DIR/tokenizer.json, DIR/tokenizer_config.json and DIR/generation_config.json (the latter
- * two optional). vocab_size is the number of rows of the head: ids without a token string up to it
- * are padding. */
+/* Reads DIR/tokenizer.json, and what there is of tokenizer_config.json (else
+ * special_tokens_map.json), generation_config.json and config.json. vocab_size is the number of
+ * rows of the head: ids without a token string up to it are padding, more are an error. */
 TR_NODISCARD int tr_tokenizer_load(struct tr_tokenizer **ret, const char *dir, int vocab_size,
                                    struct tr_err *err);
 
@@ -89,7 +89,7 @@ int32_t tr_tokenizer_bos(const struct tr_tokenizer *t); /* -1 if none */
 int32_t tr_tokenizer_eos(const struct tr_tokenizer *t);
 int32_t tr_tokenizer_pad(const struct tr_tokenizer *t);
 bool tr_tokenizer_adds_bos(const struct tr_tokenizer *t);
-/* End-of-generation ids: eos of generation_config and tokenizer_config, <|im_end|>,
+/* End-of-generation ids: eos of generation_config (else config) and tokenizer_config, <|im_end|>,
  * <|end_of_text|>, <|begin_of_text|> where they exist. Ascending. */
 const int32_t *tr_tokenizer_eog(const struct tr_tokenizer *t, int *ret_n);
 /* The chat template source of the checkpoint folder, NULL if none. */

@@ -23,6 +23,27 @@ static int out_of_memory(struct tr_err *err)
     return TR_ENOMEM;
 }
 
+/* The model must have a row for every token. */
+static int check_ids(const struct tr_json *root, int vocab_size, struct tr_err *err)
+{
+    struct tr_json model = tr_json_get(root, "model"), vocab = tr_json_get(&model, "vocab");
+    struct tr_json added = tr_json_get(root, "added_tokens"), item;
+    int64_t id, most = -1;
+    void *iter = NULL;
+
+    while (tr_json_next(&vocab, &iter, &item))
+        if (tr_json_as_int(&item, 0, INT32_MAX, &id, NULL) == 0)
+            most = TR_MAX(most, id);
+    for (size_t i = 0; i < tr_json_size(&added); i++) {
+        item = tr_json_at(&added, i);
+        if (tr_json_int(&item, "id", 0, INT32_MAX, &id, NULL) == 0)
+            most = TR_MAX(most, id);
+    }
+    return most < vocab_size ? TR_OK
+                             : tr_json_fail(root, err, "has %lld tokens, the model's vocabulary %d",
+                                            (long long)most + 1, vocab_size);
+}
+
 static int parse_vocab(struct tr_tokenizer *t, const struct tr_json *model, struct tr_err *err)
 {
     struct tr_json vocab, item;
@@ -247,13 +268,21 @@ static int parse_post_processor(struct tr_tokenizer *t, const struct tr_json *v,
     return code;
 }
 
+/* The member of generation_config.json, or of config.json where it has none. */
+static struct tr_json generation_member(const struct tr_tokenizer_files *files, const char *key)
+{
+    struct tr_json v = tr_json_get(&files->generation, key);
+
+    return tr_json_given(&v) ? v : tr_json_get(&files->model, key);
+}
+
 /* A token named in tokenizer_config.json: "text" or {"content": "text"}; else the id that
  * generation_config.json gives. A token that the vocabulary does not have is none. */
 static int parse_named(const struct tr_tokenizer *t, const struct tr_tokenizer_files *files,
                        const char *name, const char *id_name, int32_t *ret, struct tr_err *err)
 {
     struct tr_json v = tr_json_get(&files->config, name), content = tr_json_get(&v, "content");
-    struct tr_json number = tr_json_get(&files->generation, id_name);
+    struct tr_json number = generation_member(files, id_name);
     const char *text;
     size_t n;
     int64_t id;
@@ -280,7 +309,7 @@ static int parse_named(const struct tr_tokenizer *t, const struct tr_tokenizer_f
 static int parse_config(struct tr_tokenizer *t, const struct tr_tokenizer_files *files,
                         struct tr_err *err)
 {
-    struct tr_json eos = tr_json_get(&files->generation, "eos_token_id");
+    struct tr_json eos = generation_member(files, "eos_token_id");
     struct tr_json add = tr_json_get(&files->config, "add_bos_token");
     size_t n = tr_json_type(&eos) == TR_JSON_ARRAY ? tr_json_size(&eos) : tr_json_given(&eos);
     bool add_bos;
@@ -324,6 +353,7 @@ int tr_tokenizer_from_json(struct tr_tokenizer **ret, const struct tr_tokenizer_
         return out_of_memory(err);
     }
     if ((code = tr_json_expect(root, TR_JSON_OBJECT, err)) ||
+        (code = check_ids(root, vocab_size, err)) ||
         (code = tr_normalizer_new(&t->normalizer, &normalizer, err)) ||
         (code = tr_pretokenizer_new(&t->pretokenizer, &pretokenizer, err)) ||
         (code = check_decoder(&decoder, 0, err)) || (code = parse_model(t, root, err)) ||
@@ -420,19 +450,29 @@ static int load_template(struct tr_tokenizer *t, const char *dir, const struct t
 int tr_tokenizer_load(struct tr_tokenizer **ret, const char *dir, int vocab_size,
                       struct tr_err *err)
 {
-    struct json_t *tokenizer = NULL, *config = NULL, *generation = NULL;
+    struct json_t *tokenizer = NULL, *config = NULL, *generation = NULL, *model = NULL;
+    const char *config_name = "tokenizer_config.json";
     struct tr_tokenizer_files files;
     struct tr_tokenizer *t = NULL;
     int code;
 
     if ((code = read_file(&tokenizer, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, false, err)) ||
-        (code = read_file(&config, dir, "tokenizer_config.json", MAX_CONFIG_BYTES, true, err)) ||
-        (code = read_file(&generation, dir, "generation_config.json", MAX_CONFIG_BYTES, true, err)))
+        (code = read_file(&config, dir, config_name, MAX_CONFIG_BYTES, true, err)) ||
+        (code =
+             read_file(&generation, dir, "generation_config.json", MAX_CONFIG_BYTES, true, err)) ||
+        (code = read_file(&model, dir, "config.json", MAX_CONFIG_BYTES, true, err)))
         goto end;
+    if (!config) {
+        config_name = "special_tokens_map.json";
+        code = read_file(&config, dir, config_name, MAX_CONFIG_BYTES, true, err);
+        if (code)
+            goto end;
+    }
     files = (struct tr_tokenizer_files){
         tr_json_root(tokenizer, "tokenizer.json"),
-        tr_json_root(config, "tokenizer_config.json"),
+        tr_json_root(config, config_name),
         tr_json_root(generation, "generation_config.json"),
+        tr_json_root(model, "config.json"),
     };
     if ((code = tr_tokenizer_from_json(&t, &files, vocab_size, err)) ||
         (code = load_template(t, dir, &files.config, err)))
@@ -445,5 +485,6 @@ end:
     tr_json_free(tokenizer);
     tr_json_free(config);
     tr_json_free(generation);
+    tr_json_free(model);
     return code;
 }

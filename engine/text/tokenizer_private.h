@@ -27,9 +27,11 @@ struct tr_tokenizer {
     size_t longest;                       /* bytes of the longest token */
 };
 
-/* The parsed files of a checkpoint folder; config and generation may be absent. */
+/* The parsed files of a checkpoint folder; all but the first may be absent. `config` is
+ * tokenizer_config.json, else special_tokens_map.json; `model` is config.json, whose ids count where
+ * generation_config.json has none. */
 struct tr_tokenizer_files {
-    struct tr_json tokenizer, config, generation;
+    struct tr_json tokenizer, config, generation, model;
 };
 
 /* tr_tokenizer_load without the files (and without the template): for fuzzing. */

@@ -9,6 +9,7 @@ import pytest
 
 import fixtures as fx
 import harness
+import reference
 from checkpoint import tool
 
 X = fx.ids(40)
@@ -174,3 +175,59 @@ def test_packed_cache(tmp_path, daemon):
     d = daemon(model, packed_cache=cache)
     assert greedy(d) == want
     assert len(re.findall("packed cache", d.log)) == 1
+
+
+# ---- types of weights, mixed ----
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A random model, its tensors of the types that are asked for."""
+    def model(name, dtypes):
+        path = tmp_path_factory.mktemp("mixed") / name
+        c, w = fx.f1(num_hidden_layers=3, num_dense_layers=1, layer_types=["sliding_attention", "full_attention",
+                                                                           "sliding_attention"])
+        tool.folder(path, c, w, dtypes=dtypes)
+        return path
+    return model
+
+
+def part(number, matrix):
+    return lambda n: f".experts.{number}." in n and matrix in n
+
+
+MIXED = {
+    "one expert BF16": (part(0, ""), "BF16", "F32"),
+    "another expert BF16": (part(5, ""), "BF16", "F32"),
+    "one expert F32": (part(3, ""), "F32", "BF16"),
+    "one expert F16 of BF16": (part(2, ""), "F16", "BF16"),
+    "one gate": (part(1, "gate"), "F32", "BF16"),
+    "one up": (part(4, "up"), "BF16", "F16"),
+    "one down": (part(5, "down"), "BF16", "F32"),
+    "one down F32": (part(6, "down"), "F32", "BF16"),
+    "all gates": (lambda n: ".experts." in n and "gate" in n, "BF16", "F32"),
+    "the shared expert": (lambda n: "shared_experts" in n, "BF16", "F32"),
+}
+
+
+def error(path, prompt, choice, echoed):
+    """The largest distance of the answer's logprobs from numpy's; rows of the head without a token are never sampled."""
+    tokens = prompt + choice["token_ids"]
+    rows = reference.Reference(path).logprobs(tokens)[:, :fx.ftok().get_vocab_size()]
+    rows -= np.logaddexp.reduce(rows, axis=1, keepdims=True)
+    first = 1 if echoed else len(prompt)
+    got = choice["logprobs"]["token_logprobs"][echoed:]
+    return max(abs(x - rows[i - 1][tokens[i]]) for i, x in enumerate(got, first))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_types(mixed, daemon, name, threads):
+    """Whatever the type of each matrix of each expert, the answer is the model's, for one row and for many."""
+    chosen, one, others = MIXED[name]
+    path = mixed(name.replace(" ", "-"), lambda n: one if chosen(n) else others if ".experts." in n else "F32")
+    d = daemon(path, kv_type="f32", threads=threads)
+    for prompt in (fx.ids(20, 5), [7]):
+        echo = len(prompt) > 1
+        r = d.complete(prompt=prompt, max_tokens=8, logprobs=1, echo=echo, return_token_ids=True, ignore_eos=True)
+        assert error(path, prompt, r["choices"][0], echo) < 0.02  # activations in BF16: 0.005

@@ -204,6 +204,11 @@ HEADERS = {
     "shape too small": (entry(shape=[31]), [NORM, "128", "124"]),
     "shape too large": (entry(shape=[33]), [NORM, "128", "132"]),
     "other shape, same size": (entry(shape=[4, 8]), [NORM, "[32]", "[4, 8]"]),
+    "dimension with a point": (entry(shape=[32.0]), [NORM, "shape"]),
+    "offset with a point": (lambda h, d: h[NORM].update(data_offsets=[float(x) for x in h[NORM]["data_offsets"]]),
+                            [NORM, "data_offsets"]),
+    "offset as text": (lambda h, d: h[NORM].update(data_offsets=[str(x) for x in h[NORM]["data_offsets"]]),
+                       [NORM, "data_offsets"]),
     "negative dimension": (entry(shape=[-32]), [NORM, "shape"]),
     "fraction": (entry(shape=[32.5]), [NORM, "shape"]),
     "product wraps": (entry(shape=[1 << 62, 1 << 62]), [NORM, "shape"]),
@@ -298,6 +303,42 @@ def test_index_missing_shard(tmp_path):
     tiny(tmp_path, shards=3)
     (tmp_path / shard_names(tmp_path)[1]).unlink()
     tool.refused(tmp_path, "model.safetensors.index.json", "model-00002-of-00003.safetensors")
+
+
+def test_index_beside_a_whole_file(tmp_path):
+    """The index counts, and the other file, here of another model, is named."""
+    c, values = tiny(tmp_path, shards=3)
+    for name in shard_names(tmp_path):
+        f = tmp_path / name
+        f.rename(tmp_path / name.replace("model-", "part-"))
+    edit_index(tmp_path, lambda i: i["weight_map"].update(
+        {k: v.replace("model-", "part-") for k, v in i["weight_map"].items()}))
+    want = tool.facts(tmp_path)
+    assert want["warnings"] == ""
+    _, w = fx.f1(**tool.TINY)
+    tool.folder(tmp_path, c, {n: x + 1 for n, x in w.items()})
+    f = tool.facts(tmp_path)
+    assert f["fingerprint"] == want["fingerprint"]
+    assert f["warnings"].startswith("model.safetensors is not read")
+
+
+def test_index_that_names_the_whole_file(tmp_path):
+    c, values = tiny(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": dict.fromkeys(values, "model.safetensors")}))
+    assert tool.facts(tmp_path)["warnings"] == ""
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16"])
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.1.self_attn.q_norm.weight",
+                                  "model.layers.0.input_layernorm.weight", "model.layers.2.mlp.expert_bias",
+                                  "model.layers.1.mlp.router.gate.weight"])
+def test_small_tensors_are_finite(tmp_path, name, dtype, value):
+    c, w = fx.f1(**tool.TINY)
+    w[name].flat[w[name].size - 1] = value
+    tool.folder(tmp_path, c, w, dtypes=lambda n: dtype)
+    tool.refused(tmp_path, "model.safetensors", name, f"element {w[name].size - 1} is {value}")
 
 
 def test_index_wrong_shard(tmp_path):

@@ -126,6 +126,18 @@ static void print_facts(const struct tr_weights *w)
     printf("\"");
 }
 
+/* Ids that begin, end and pad, and all that end an answer. */
+static void print_ends(const struct tr_tokenizer *t)
+{
+    int n;
+    const int32_t *eog = tr_tokenizer_eog(t, &n);
+    printf(", \"named\": [%d, %d, %d], \"ends\": [", tr_tokenizer_bos(t), tr_tokenizer_eos(t),
+           tr_tokenizer_pad(t));
+    for (int i = 0; i < n; i++)
+        printf("%s%d", i ? ", " : "", eog[i]);
+    printf("]");
+}
+
 /* What it does not say is left out. */
 static void print_sampling(const struct tr_sampling_defaults *s)
 {
@@ -213,6 +225,7 @@ int main(int argc, char **argv)
     printf("{");
     print_config(&w->config);
     print_facts(w);
+    print_ends(t);
     print_sampling(&checkpoint->generation.sampling);
     printf(", \"progress\": [%llu, %llu], \"tokens\": %d, \"template\": %d",
            (unsigned long long)progress_done, (unsigned long long)progress_total,

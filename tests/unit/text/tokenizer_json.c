@@ -31,7 +31,8 @@ static int load(struct tr_tokenizer **ret, const char *tokenizer, const char *co
         assert_int_equal(tr_json_parse(&docs[i], texts[i], strlen(texts[i]), err), TR_OK);
         roots[i] = tr_json_root(docs[i], names[i]);
     }
-    files = (struct tr_tokenizer_files){roots[0], roots[1], roots[2]};
+    files = (struct tr_tokenizer_files){
+        .tokenizer = roots[0], .config = roots[1], .generation = roots[2]};
     code = tr_tokenizer_from_json(ret, &files, 8, err);
     for (int i = 0; i < 3; i++)
         tr_json_free(docs[i]);
@@ -53,7 +54,8 @@ static void test_refused(void **state)
         {"{" BYTES "," MODEL("\"unk_token\":\"a\"," VOCAB ",\"merges\":[]") "}", "unk_token"},
         {"{" BYTES "," MODEL("\"byte_fallback\":true," VOCAB ",\"merges\":[]") "}",
          "byte_fallback"},
-        {"{" BYTES "," MODEL("\"vocab\":{\"a\":8},\"merges\":[]") "}", "vocab"},
+        {"{" BYTES "," MODEL("\"vocab\":{\"a\":8},\"merges\":[]") "}",
+         "has 9 tokens, the model's vocabulary 8"},
         {"{" BYTES "," MODEL("\"vocab\":{\"a\":-1},\"merges\":[]") "}", "vocab"},
         {"{" BYTES "," MODEL("\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]") "}", "twice"},
         {"{" BYTES "," MODEL("\"vocab\":{\"\":1},\"merges\":[]") "}", "twice"},
@@ -70,7 +72,7 @@ static void test_refused(void **state)
          "no place"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"x\"}]," BYTES "," GOOD "}", "added_tokens[0]"},
         {"{\"added_tokens\":[{\"id\":5,\"content\":\"a\"}]," BYTES "," GOOD "}", "added_tokens[0]"},
-        {"{\"added_tokens\":[{\"id\":9,\"content\":\"x\"}]," BYTES "," GOOD "}", "added_tokens[0]"},
+        {"{\"added_tokens\":[{\"id\":9,\"content\":\"x\"}]," BYTES "," GOOD "}", "has 10 tokens"},
         {"{\"added_tokens\":[{\"id\":5}]," BYTES "," GOOD "}", "content"},
     };
 

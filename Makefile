@@ -207,7 +207,7 @@ lint: ## the form of the sources: clang-format, and the rules of tests/lint
 	@$(SUB) -k -j$(JOBS) format-check lint-sources
 
 lint-sources: build
-	@CC='$(CC)' tests/lint $(BUILD)
+	@tests/lint $(BUILD)
 
 tidy: ## clang-tidy over the files that it has not seen yet
 	@deploy/packages build lint

@@ -36,7 +36,7 @@ static const struct srv_field common[] = {
     SRV_INT_FIELD("n", AT(n), 1, 128, 1, "answers to each prompt"),
     SRV_VALUE_FIELD("seed", AT(seed),
                     "\"type\":[\"integer\",\"null\"],\"minimum\":-9223372036854775808,"
-                    "\"maximum\":9223372036854775807",
+                    "\"maximum\":18446744073709551615",
                     "equal seeds give equal answers; absent: a random one"),
     SRV_VALUE_FIELD("stop", AT(stop),
                     "\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":4096},"

@@ -97,7 +97,7 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
 {
     struct tr_vocab_source src = {0};
     struct strings tokens = {0}, merges = {0};
-    char *model = NULL, *pre = NULL, *template = NULL;
+    char *model = NULL, *pre = NULL, *template = NULL, *tool_template = NULL;
     int32_t *types = NULL;
     int r = copy_string(g, "tokenizer.ggml.model", &model, err);
     if (!r && (!model || strcmp(model, "gpt2") != 0))
@@ -107,6 +107,8 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
         r = copy_string(g, "tokenizer.ggml.pre", &pre, err);
     if (!r)
         r = copy_string(g, "tokenizer.chat_template", &template, err);
+    if (!r)
+        r = copy_string(g, "tokenizer.chat_template.tool_use", &tool_template, err);
     if (!r)
         r = read_strings(g, "tokenizer.ggml.tokens", (uint64_t)vocab_size, 65535, &tokens, err);
     if (!r)
@@ -133,12 +135,14 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
         src.n_merges = merges.n;
         src.pre = pre;
         src.chat_template = template;
+        src.tool_template = tool_template;
         r = tr_tokenizer_from_vocab(ret, &src, err);
     }
     strings_done(&tokens);
     strings_done(&merges);
     free(types);
     free(template);
+    free(tool_template);
     free(pre);
     free(model);
     return r;

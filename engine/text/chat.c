@@ -3,9 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A template and what was found out about it. */
+struct form {
+    struct tr_template *template; /* owned; NULL: there is none */
+    bool typed;                   /* walks through the parts of a content */
+};
+
 struct tr_chat {
     const struct tr_tokenizer *tokenizer; /* borrowed */
-    struct tr_template *template;         /* owned */
+    struct form plain, tools;             /* tools: of chats with tools, if it is another one */
     enum tr_tool_format tool_format;
 };
 
@@ -15,14 +21,15 @@ static const char *token_text(const struct tr_tokenizer *t, int32_t id)
     return id < 0 ? NULL : tr_tokenizer_raw(t, id);
 }
 
-static int render(const struct tr_chat *c, const struct tr_chat_request *q, struct tr_rendered *ret,
-                  struct tr_err *err)
+static int render(const struct tr_chat *c, const struct form *form, const struct tr_chat_request *q,
+                  struct tr_rendered *ret, struct tr_err *err)
 {
     struct tr_template_input input = {
         .messages = q->messages,
         .tools = q->tools && tr_json_size(q->tools) > 0 ? q->tools : NULL,
         .documents = q->documents,
         .add_generation_prompt = q->add_generation_prompt,
+        .typed_content = form->typed,
         .continue_final_message = q->continue_final_message,
         .bos_token = token_text(c->tokenizer, tr_tokenizer_bos(c->tokenizer)),
         .eos_token = token_text(c->tokenizer, tr_tokenizer_eos(c->tokenizer)),
@@ -30,8 +37,14 @@ static int render(const struct tr_chat *c, const struct tr_chat_request *q, stru
         .variables = q->kwargs,
         .now = q->now,
     };
-    return tr_template_render(c->template, &input, ret, err);
+    return tr_template_render(form->template, &input, ret, err);
 }
+
+/* ---- what a template can do ---- */
+
+#define PARAMETERS "\"parameters\":{\"type\":\"object\",\"properties\":{}}"
+static const char a_tool[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                             "\"description\":\"d\"," PARAMETERS "}}]";
 
 /* Chats of the kinds that templates tell apart. */
 static const char *const probes[] = {
@@ -40,47 +53,90 @@ static const char *const probes[] = {
     "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]",
 };
 
-/* Whether the template renders, or says itself why it does not want to. */
-static int try_one(const struct tr_chat *c, const char *messages, struct tr_err *err)
+/* Renders a probe; ret (NULL: not wanted) gets the text. */
+static int probe(const struct tr_chat *c, const struct form *form, const char *messages,
+                 const char *tools, struct tr_rendered *ret, struct tr_err *err)
 {
-    struct json_t *doc;
+    struct json_t *doc = NULL, *tools_doc = NULL;
     int r = tr_json_parse(&doc, messages, strlen(messages), err);
-    if (r < 0)
-        return r;
-    struct tr_json root = tr_json_root(doc, NULL);
-    struct tr_chat_request q = {.messages = &root, .add_generation_prompt = true};
-    struct tr_rendered out = {0};
-    struct tr_err why = {0};
-    r = render(c, &q, &out, &why);
-    if (r < 0 && err)
-        *err = why;
-    tr_rendered_done(&out);
+    if (r == 0 && tools)
+        r = tr_json_parse(&tools_doc, tools, strlen(tools), err);
+    if (r == 0) {
+        struct tr_json root = tr_json_root(doc, NULL), list = tr_json_root(tools_doc, NULL);
+        struct tr_chat_request q = {
+            .messages = &root, .tools = tools ? &list : NULL, .add_generation_prompt = true};
+        struct tr_rendered out = {0};
+        r = render(c, form, &q, &out, err);
+        if (r == 0 && ret)
+            *ret = out;
+        else
+            tr_rendered_done(&out);
+    }
     tr_json_free(doc);
-    return r == TR_EINVAL && why.param[0] ? 0 : r; /* only raise_exception names a parameter here */
+    tr_json_free(tools_doc);
+    return r;
+}
+
+/* Whether the template renders some chat, or says itself why it does not want to. */
+static int try_out(const struct tr_chat *c, const struct form *form, struct tr_err *err)
+{
+    bool works = false;
+    for (size_t i = 0; i < 2 * TR_ARRAY_LEN(probes); i++) {
+        struct tr_err why = {0};
+        int r = probe(c, form, probes[i / 2], i % 2 ? a_tool : NULL, NULL, &why);
+        if (r < 0 && (i == 0 || r != TR_EINVAL) && err)
+            *err = why;
+        if (r < 0 && r != TR_EINVAL)
+            return r;
+        works |= r == 0 || why.param[0]; /* only raise_exception names a parameter here */
+    }
+    return works ? 0 : TR_EINVAL;
+}
+
+/* A template that walks through parts shows the text of one, and not the list that holds it. */
+static bool walks_parts(const struct tr_chat *c, const struct form *form)
+{
+    static const char messages[] =
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"in a part\"}]}]";
+    const struct form typed = {.template = form->template, .typed = true};
+    struct tr_rendered out = {0};
+    if (probe(c, &typed, messages, NULL, &out, NULL) < 0 &&
+        probe(c, &typed, messages, a_tool, &out, NULL) < 0)
+        return false;
+    bool walks = strstr(out.text, "in a part") && !strstr(out.text, "'type'") &&
+                 !strstr(out.text, "\"type\": \"text\"") && !strstr(out.text, "\"type\":\"text\"");
+    tr_rendered_done(&out);
+    return walks;
+}
+
+static int open_form(const struct tr_chat *c, struct form *form, const char *source,
+                     struct tr_err *err)
+{
+    int r = tr_template_load(&form->template, source, strlen(source), err);
+    if (r == 0)
+        r = try_out(c, form, err);
+    if (r == 0)
+        form->typed = walks_parts(c, form);
+    return r;
 }
 
 int tr_chat_open(struct tr_chat **ret, const struct tr_tokenizer *tokenizer, const char *source,
                  struct tr_err *err)
 {
+    const char *tools = source ? NULL : tr_tokenizer_tool_template(tokenizer);
     if (!source)
         source = tr_tokenizer_chat_template(tokenizer);
-    if (!source)
+    if (!source && !tools)
         return tr_err_set(err, TR_ENOTFOUND, NULL, "the checkpoint has no chat template");
     struct tr_chat *c = calloc(1, sizeof *c);
     if (!c)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     c->tokenizer = tokenizer;
-    c->tool_format = tr_tool_format_of(source, strlen(source));
-    int r = tr_template_load(&c->template, source, strlen(source), err);
-    bool works = false;
-    for (size_t i = 0; r == 0 && i < TR_ARRAY_LEN(probes); i++) {
-        int tried = try_one(c, probes[i], err);
-        works |= tried == 0;
-        if (tried < 0 && tried != TR_EINVAL)
-            r = tried;
-    }
-    if (r == 0 && !works)
-        r = TR_EINVAL;
+    const char *teaches = tools ? tools : source;
+    c->tool_format = tr_tool_format_of(teaches, strlen(teaches));
+    int r = source ? open_form(c, &c->plain, source, err) : 0;
+    if (r == 0 && tools)
+        r = open_form(c, &c->tools, tools, err);
     if (r < 0) {
         tr_chat_close(c);
         return r;
@@ -91,8 +147,10 @@ int tr_chat_open(struct tr_chat **ret, const struct tr_tokenizer *tokenizer, con
 
 struct tr_chat *tr_chat_close(struct tr_chat *c)
 {
-    if (c)
-        tr_template_free(c->template);
+    if (c) {
+        tr_template_free(c->plain.template);
+        tr_template_free(c->tools.template);
+    }
     free(c);
     return NULL;
 }
@@ -131,7 +189,12 @@ int tr_chat_render(const struct tr_chat *c, const struct tr_chat_request *reques
     if (q.kwargs && !tr_json_given(q.kwargs))
         q.kwargs = NULL;
     int r = q.kwargs ? check_kwargs(q.kwargs, err) : 0;
-    return r < 0 ? r : render(c, &q, ret, err);
+    bool with_tools = c->tools.template && q.tools && tr_json_size(q.tools) > 0;
+    const struct form *form = with_tools ? &c->tools : &c->plain;
+    if (r == 0 && !form->template)
+        return tr_err_set(err, TR_EINVAL, "messages",
+                          "messages: the checkpoint has a chat template for chats with tools only");
+    return r < 0 ? r : render(c, form, &q, ret, err);
 }
 
 int tr_chat_encode(const struct tr_chat *c, const struct tr_rendered *prompt, size_t max_ids,

@@ -200,6 +200,7 @@ struct tr_tokenizer *tr_tokenizer_free(struct tr_tokenizer *t)
         free(t->suffix.ids);
         free(t->eog.ids);
         free(t->chat_template);
+        free(t->tool_template);
         free(t);
     }
     return NULL;
@@ -270,6 +271,11 @@ const int32_t *tr_tokenizer_eog(const struct tr_tokenizer *t, int *ret_n)
 const char *tr_tokenizer_chat_template(const struct tr_tokenizer *t)
 {
     return t->chat_template;
+}
+
+const char *tr_tokenizer_tool_template(const struct tr_tokenizer *t)
+{
+    return t->tool_template;
 }
 
 int tr_tokenizer_add_eog(struct tr_tokenizer *t, int64_t id)

@@ -39,6 +39,7 @@ struct tr_vocab_source {
     int bos_id, eos_id, pad_id, eot_id; /* -1 = not stated */
     bool add_bos;
     const char *chat_template; /* NULL = none */
+    const char *tool_template; /* of chats with tools; NULL = none */
 };
 TR_NODISCARD int tr_tokenizer_from_vocab(struct tr_tokenizer **ret,
                                          const struct tr_vocab_source *src, struct tr_err *err);
@@ -94,5 +95,7 @@ bool tr_tokenizer_adds_bos(const struct tr_tokenizer *t);
 const int32_t *tr_tokenizer_eog(const struct tr_tokenizer *t, int *ret_n);
 /* The chat template source of the checkpoint folder, NULL if none. */
 const char *tr_tokenizer_chat_template(const struct tr_tokenizer *t);
+/* The one for chats with tools (the template named tool_use), if it is another; NULL = none. */
+const char *tr_tokenizer_tool_template(const struct tr_tokenizer *t);
 
 #endif

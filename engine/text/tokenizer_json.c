@@ -403,47 +403,89 @@ static int read_file(struct json_t **ret, const char *dir, const char *name, siz
     return code;
 }
 
-/* chat_template.jinja, else the template of tokenizer_config.json (of several the one named
- * "default"), else none. */
-static int load_template(struct tr_tokenizer *t, const char *dir, const struct tr_json *config,
-                         struct tr_err *err)
+/* A template's own copy; an older one stays. */
+static int keep_template(char **ret, const char *source, size_t n, struct tr_err *err)
+{
+    if (*ret)
+        return TR_OK;
+    if (!tr_utf8_valid(source, n) || memchr(source, '\0', n))
+        return tr_err_set(err, TR_EFORMAT, NULL, "the chat template is no UTF-8 text");
+    *ret = strndup(source, n);
+    return *ret ? TR_OK : out_of_memory(err);
+}
+
+/* The template in a file of its own, if there is one. */
+static int read_template(char **ret, const char *dir, const char *name, struct tr_err *err)
+{
+    struct tr_buf path = {0}, text = {0};
+    int code = TR_OK;
+    tr_buf_addf(&path, "%s/%s", dir, name);
+    FILE *f = path.oom ? NULL : fopen(path.data, "re");
+    if (f) {
+        if (tr_buf_reserve(&text, MAX_TEMPLATE_BYTES + 1))
+            text.len = fread(text.data, 1, MAX_TEMPLATE_BYTES + 1, f);
+        fclose(f);
+        if (text.len > MAX_TEMPLATE_BYTES)
+            code = tr_err_set(err, TR_EFORMAT, NULL, "%s: larger than %zu bytes", name,
+                              MAX_TEMPLATE_BYTES);
+        else
+            code = text.oom ? out_of_memory(err) : keep_template(ret, text.data, text.len, err);
+    }
+    tr_buf_done(&path);
+    tr_buf_done(&text);
+    return code;
+}
+
+static int keep_member(char **ret, const struct tr_json *object, const char *key,
+                       struct tr_err *err)
+{
+    const char *source = NULL;
+    size_t n = 0;
+    int code = tr_json_opt_string(object, key, &source, &n, err);
+    return code || !source ? code : keep_template(ret, source, n, err);
+}
+
+/* One or several templates of tokenizer_config.json. */
+static int config_templates(struct tr_tokenizer *t, const struct tr_json *v, struct tr_err *err)
+{
+    const char *source, *name;
+    size_t n;
+    int code = TR_OK;
+    if (tr_json_type(v) == TR_JSON_STRING) {
+        code = tr_json_as_string(v, &source, &n, err);
+        return code ? code : keep_template(&t->chat_template, source, n, err);
+    }
+    if (tr_json_type(v) == TR_JSON_OBJECT) { /* older files: name to template */
+        if ((code = keep_member(&t->chat_template, v, "default", err)))
+            return code;
+        return keep_member(&t->tool_template, v, "tool_use", err);
+    }
+    if (tr_json_given(v) && (code = tr_json_expect(v, TR_JSON_ARRAY, err)))
+        return code;
+    for (size_t i = 0; i < tr_json_size(v) && !code; i++) {
+        struct tr_json item = tr_json_at(v, i);
+        if ((code = tr_json_string(&item, "name", &name, NULL, err)) ||
+            (code = tr_json_string(&item, "template", &source, &n, err)))
+            return code;
+        if (strcmp(name, "default") == 0)
+            code = keep_template(&t->chat_template, source, n, err);
+        else if (strcmp(name, "tool_use") == 0)
+            code = keep_template(&t->tool_template, source, n, err);
+    }
+    return code;
+}
+
+/* Files of their own come before those of tokenizer_config.json, as in transformers. */
+static int load_templates(struct tr_tokenizer *t, const char *dir, const struct tr_json *config,
+                          struct tr_err *err)
 {
     struct tr_json v = tr_json_get(config, "chat_template");
-    struct tr_buf text = {0};
-    const char *source = NULL, *name;
-    size_t n = 0;
-    int code = TR_OK;
-    FILE *f;
-
-    tr_buf_addf(&text, "%s/chat_template.jinja", dir);
-    f = text.oom ? NULL : fopen(text.data, "re");
-    if (f) {
-        tr_buf_clear(&text);
-        if (tr_buf_reserve(&text, MAX_TEMPLATE_BYTES + 1))
-            n = fread(text.data, 1, MAX_TEMPLATE_BYTES + 1, f);
-        fclose(f);
-        if (n > MAX_TEMPLATE_BYTES)
-            code = tr_err_set(err, TR_EFORMAT, NULL, "chat_template.jinja: larger than %zu bytes",
-                              MAX_TEMPLATE_BYTES);
-        source = text.data;
-    } else if (tr_json_type(&v) == TR_JSON_ARRAY) {
-        for (size_t i = 0; i < tr_json_size(&v) && !code && !source; i++) {
-            struct tr_json item = tr_json_at(&v, i);
-
-            code = tr_json_string(&item, "name", &name, NULL, err);
-            if (!code && strcmp(name, "default") == 0)
-                code = tr_json_string(&item, "template", &source, &n, err);
-        }
-    } else if (tr_json_given(&v)) {
-        code = tr_json_as_string(&v, &source, &n, err);
-    }
-    if (!code && source) {
-        if (!tr_utf8_valid(source, n) || memchr(source, '\0', n))
-            code = tr_err_set(err, TR_EFORMAT, NULL, "the chat template is no UTF-8 text");
-        else if (!(t->chat_template = strndup(source, n)))
-            code = out_of_memory(err);
-    }
-    tr_buf_done(&text);
+    int code = read_template(&t->chat_template, dir, "chat_template.jinja", err);
+    if (!code)
+        code =
+            read_template(&t->tool_template, dir, "additional_chat_templates/tool_use.jinja", err);
+    if (!code && !t->chat_template)
+        code = config_templates(t, &v, err);
     return code;
 }
 
@@ -475,7 +517,7 @@ int tr_tokenizer_load(struct tr_tokenizer **ret, const char *dir, int vocab_size
         tr_json_root(model, "config.json"),
     };
     if ((code = tr_tokenizer_from_json(&t, &files, vocab_size, err)) ||
-        (code = load_template(t, dir, &files.config, err)))
+        (code = load_templates(t, dir, &files.config, err)))
         goto end;
     *ret = t;
     t = NULL;

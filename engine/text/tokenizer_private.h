@@ -23,6 +23,7 @@ struct tr_tokenizer {
     int32_t bos, eos, pad;                /* -1 = none */
     struct tr_ids eog;                    /* ascending */
     char *chat_template;                  /* NULL = none */
+    char *tool_template;                  /* of chats with tools; NULL = chat_template */
     bool drops;                           /* some bytes of a text may end up in no token */
     size_t longest;                       /* bytes of the longest token */
 };

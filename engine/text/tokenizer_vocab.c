@@ -93,7 +93,8 @@ int tr_tokenizer_from_vocab(struct tr_tokenizer **ret, const struct tr_vocab_sou
     t->bos = known_id(t, src->bos_id);
     t->eos = known_id(t, src->eos_id);
     t->pad = known_id(t, src->pad_id);
-    if (src->chat_template && !(t->chat_template = strdup(src->chat_template))) {
+    if ((src->chat_template && !(t->chat_template = strdup(src->chat_template))) ||
+        (src->tool_template && !(t->tool_template = strdup(src->tool_template)))) {
         code = fail(err, TR_ENOMEM, NULL, 0);
         goto fail;
     }

@@ -12,7 +12,7 @@
 /* A dialog's errors name the field that the client knows. */
 static int blame(const struct srv_dialog *d, struct tr_err *err, int r)
 {
-    if (r < 0 && d->param && strcmp(err->param, "messages") == 0)
+    if (r < 0 && d->param && strncmp(err->param, "messages", 8) == 0)
         snprintf(err->param, sizeof err->param, "%s", d->param);
     return r;
 }

@@ -1,6 +1,7 @@
 """POST /v1/chat/completions, /apply-template and /tokenize with messages: prompts, fields, shapes, streams."""
 import json
 import random
+import shutil
 
 import pytest
 from tokenizers import Tokenizer
@@ -166,7 +167,7 @@ def test_content_in_every_form(f1):
     parts = [{"role": "system", "content": text("a", "b")}, {"role": "user", "content": text("u")},
              {"role": "assistant", "content": None, "tool_calls": calls}, {"role": "tool", "tool_call_id": "1", "content": text("r")},
              {"role": "assistant", "content": text("c")}, {"role": "user", "content": "v"}]
-    plain = [{**m, "content": m["content"] and "".join(p["text"] for p in m["content"]) if m["content"] != "v" else "v"} for m in parts]
+    plain = [{**m, "content": m["content"] and "\n".join(p["text"] for p in m["content"]) if m["content"] != "v" else "v"} for m in parts]
     assert prompt_ids(f1, parts) == prompt_ids(f1, plain)
     assert prompt(f1, parts).count('"q": "x"') == 1
     assert f1.chat(parts, max_tokens=2)["choices"] == f1.chat(plain, max_tokens=2)["choices"]
@@ -175,12 +176,52 @@ def test_content_in_every_form(f1):
         return f1.post(CHAT, {"messages": [USER[0], {"role": "assistant", "content": "", "tool_calls": [
             {"id": "1", "type": "function", "function": {"name": "f", "arguments": a}}]}, *USER], "max_tokens": 1})
 
-    assert with_arguments("{bad").error["param"] == "messages" and "messages[1]" in with_arguments("{bad").error["message"]
-    assert with_arguments(5).error["param"] == "messages"
+    assert with_arguments(5).error["param"] == "messages[1].tool_calls"
     assert with_arguments("").status == with_arguments(None).status == with_arguments({"q": "x"}).status == 200
     for bad in ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}], [], "x", [5], [{}],
-                [{"role": "robot", "content": "x"}], [{"role": "user", "content": 5}], [{"role": "user", "content": [{"type": "text"}]}]):
-        assert f1.post(CHAT, {"messages": bad}).error["param"] == "messages", bad
+                [{"role": "robot", "content": "x"}], [{"role": "user", "content": 5}], [{"role": "user", "content": [{"type": "text"}]}],
+                [{"role": "user"}], [{"role": "tool", "content": None}]):
+        at = "messages[0]" if isinstance(bad, list) and bad else "messages"
+        assert f1.post(CHAT, {"messages": bad}).error["param"].startswith(at), bad
+
+
+# What models have written as arguments, and clients send back with every later turn.
+BROKEN = {"cut off": '{"path": "a.txt", "text": "line', "two objects": '{"a": 1}{"b": 2}', "null": "null", "list": "[1]",
+          "word": "ls -la", "raw newline": '{"a": "x\ny"}', "trailing comma": '{"a": 1,}', "NaN": '{"a": NaN}',
+          "duplicate key": '{"a": 1, "a": 2}', "nested": '{"a":' * 600 + "1" + "}" * 600}
+
+
+@pytest.mark.parametrize("arguments", BROKEN.values(), ids=BROKEN)
+def test_broken_arguments_in_a_history_stay_text(demo, arguments):
+    """T06"""
+    history = [USER[0], {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "these are no arguments"}, *USER]
+    assert f'"arguments": {arguments}}}' in prompt(demo, history)
+    items = [USER[0], {"type": "function_call", "call_id": "1", "name": "f", "arguments": arguments},
+             {"type": "function_call_output", "call_id": "1", "output": "these are no arguments"}, *USER]
+    assert demo.post("/v1/responses", {"input": items, "max_output_tokens": 1}).status == 200
+
+
+BIG = 18446744073709551615
+
+
+def test_integers_of_any_size_keep_their_digits(demo):
+    """T37"""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
+        "n": {"type": "integer", "maximum": BIG}}}}}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"n": BIG * 10**30})}}
+    text = prompt(demo, [USER[0], {"role": "assistant", "content": None, "tool_calls": [call]},
+                         {"role": "tool", "tool_call_id": "1", "content": "r"}], tools=[tool])
+    assert f'"maximum": {BIG}' in text and f'"n": {BIG * 10**30}' in text
+    used = [USER[0], {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"n": BIG}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"}]}]
+    assert demo.post("/v1/messages", {"messages": used, "max_tokens": 1, "tools": [
+        {"name": "f", "input_schema": tool["function"]["parameters"]}]}).status == 200
+    r = demo.post("/v1/responses", {"input": "x", "max_output_tokens": 1, "metadata": {"k": BIG}, "tools": [
+        {"type": "function", **tool["function"]}]}).json()
+    assert r["metadata"] == {"k": BIG} and r["tools"][0]["parameters"] == tool["function"]["parameters"]
+    assert demo.chat(USER, seed=BIG, max_tokens=4)["choices"] == demo.chat(USER, seed=-1, max_tokens=4)["choices"]
 
 
 def test_the_last_message_goes_on(f1):
@@ -401,3 +442,36 @@ def test_capabilities_and_openapi_know_the_routes(f1):
         assert field in capabilities["endpoints"][path]["properties"]
         schema = openapi["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert schema == capabilities["endpoints"][path]
+
+
+WITHOUT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+WITH = "TOOLS={{ tools | length }};" + WITHOUT
+
+
+@pytest.mark.parametrize("where", ["list", "list, other order", "dict", "files"])
+def test_the_template_named_tool_use_is_for_tools(tmp_path, daemon, where):
+    """T22"""
+    shutil.copytree(harness.DEMO, tmp_path / "m", ignore=shutil.ignore_patterns("*.jinja"))
+    config = json.loads((tmp_path / "m/tokenizer_config.json").read_text())
+    both = [{"name": "default", "template": WITHOUT}, {"name": "tool_use", "template": WITH}]
+    if where == "files":
+        (tmp_path / "m/additional_chat_templates").mkdir()
+        (tmp_path / "m/chat_template.jinja").write_text(WITHOUT)
+        (tmp_path / "m/additional_chat_templates/tool_use.jinja").write_text(WITH)
+    else:
+        config["chat_template"] = {"list": both, "list, other order": both[::-1],
+                                   "dict": {t["name"]: t["template"] for t in both}}[where]
+        (tmp_path / "m/tokenizer_config.json").write_text(json.dumps(config))
+    d = daemon(tmp_path / "m")
+    assert prompt(d, USER) == "[user]u[assistant]"
+    assert prompt(d, USER, tools=[F]) == "TOOLS=1;[user]u[assistant]"
+
+
+def test_a_checkpoint_with_a_template_for_tools_only(tmp_path, daemon):
+    shutil.copytree(harness.DEMO, tmp_path / "m", ignore=shutil.ignore_patterns("*.jinja"))
+    config = json.loads((tmp_path / "m/tokenizer_config.json").read_text())
+    config["chat_template"] = [{"name": "tool_use", "template": WITH}, {"name": "rag", "template": WITHOUT}]
+    (tmp_path / "m/tokenizer_config.json").write_text(json.dumps(config))
+    d = daemon(tmp_path / "m")
+    assert "tools only" in d.post(CHAT, {"messages": USER}).error["message"]
+    assert prompt(d, USER, tools=[F]) == "TOOLS=1;[user]u[assistant]"

@@ -111,7 +111,7 @@ def test_blocks_become_messages(plain):
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"},
                                              {"type": "tool_result", "tool_use_id": "2", "content": [text("s")], "is_error": True}, text("v")]}]
     call = lambda i, name, arguments: {"id": i, "type": "function", "function": {"name": name, "arguments": arguments}}
-    chat = [{"role": "system", "content": "ab"}, {"role": "user", "content": "uw"},
+    chat = [{"role": "system", "content": "a\nb"}, {"role": "user", "content": "u\nw"},
             {"role": "assistant", "content": "c", "reasoning_content": "t", "tool_calls": [call("1", "f", {"q": 1}), call("2", "g", {})]},
             {"role": "tool", "tool_call_id": "1", "content": "r"}, {"role": "tool", "tool_call_id": "2", "content": "s"},
             {"role": "user", "content": "v"}]

@@ -113,7 +113,6 @@ BAD = [
     ("input", None), ("input", []), ("input", 5), ("input", [5]), ("input", [{"type": "item_reference", "id": "x"}]),
     ("input", [{"role": "robot", "content": "x"}]), ("input", [{"role": "user", "content": [{"type": "input_image"}]}]),
     ("input", [{"type": "function_call", "name": "f", "arguments": "{}"}]), ("input", [{"type": "function_call_output", "output": "x"}]),
-    ("input", [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{bad"}]),
     ("instructions", 5), ("max_output_tokens", 0), ("tools", [{"type": "web_search"}]), ("tools", [{"type": "function"}]), ("tools", {}),
     ("tool_choice", "required"), ("previous_response_id", "resp_1"), ("conversation", "c"), ("background", True), ("prompt", {"id": "x"}),
     ("text", {"format": {"type": "json_schema"}}), ("truncation", "auto"), ("include", ["message.output_text.logprobs"]),

@@ -119,7 +119,8 @@ static void set_context(struct tpl_render *r, const struct tr_template_input *in
     if (!input->messages)
         return;
     set(r, "messages", 8,
-        tr_tpl_messages(vm, input->messages, input->continue_final_message ? &r->continued : NULL));
+        tr_tpl_messages(vm, input->messages, input->typed_content,
+                        input->continue_final_message ? &r->continued : NULL));
     set(r, "tools", 5, given(vm, input->tools));
     set(r, "documents", 9, given(vm, input->documents));
     set(r, "add_generation_prompt", 21, tpl_bool(input->add_generation_prompt));

@@ -30,6 +30,8 @@ struct tr_template_input {
      * absent tools and documents are none. messages NULL: none of the four is set. */
     const struct tr_json *messages, *tools, *documents;
     bool add_generation_prompt;
+    bool
+        typed_content; /* content that came as parts stays a list, for templates that walk through it */
     bool continue_final_message; /* the text ends where the last message's content ends */
     /* Special tokens as text, NULL = not set. */
     const char *bos_token, *eos_token, *pad_token, *unk_token;
@@ -48,7 +50,7 @@ struct tr_rendered {
 };
 void tr_rendered_done(struct tr_rendered *r); /* leaves an empty one */
 
-/* TR_EINVAL: the request's fault (param "messages": raise_exception, or a malformed message) or the
+/* TR_EINVAL: the request's fault (param "messages": raise_exception; "messages[i]...": a malformed message) or the
  * template's (a type error, a limit). */
 TR_NODISCARD int tr_template_render(const struct tr_template *t,
                                     const struct tr_template_input *input, struct tr_rendered *ret,

@@ -209,14 +209,15 @@ static void parts_null_and_history(void **state)
         "[{\"type\": \"text\", \"text\": \"c\"}]},"
         " {\"role\": \"user\", \"content\": \"v\"}]}";
     static const char plain[] =
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"ab\"}, {\"role\": \"user\", "
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"a\\nb\"}, {\"role\": \"user\", "
         "\"content\": \"u\"},"
         " {\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", "
         "\"arguments\": {\"q\": \"x\"}}}]},"
         " {\"role\": \"tool\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"c\"}, "
         "{\"role\": \"user\", \"content\": \"v\"}]}";
     static const char want[] =
-        "<|im_start|>system\nab<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n<"
+        "<|im_start|>system\na\nb<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>"
+        "assistant\n<"
         "tool_call>\n"
         "{\"name\": \"f\", \"arguments\": {\"q\": "
         "\"x\"}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n"
@@ -236,7 +237,38 @@ static void what_the_template_sees(void **state)
         {"{{ messages[0].role }}",
          "{\"messages\": [{\"role\": \"developer\", \"content\": \"a\"}]}", "system"},
         {"{{ messages[0].content is defined }}{{ messages[0].x is defined }}",
-         "{\"messages\": [{\"role\": \"user\", \"content\": null, \"x\": null}]}", "FalseFalse"},
+         "{\"messages\": [{\"role\": \"assistant\", \"x\": null}]}", "FalseFalse"},
+        {"{{ messages[0].content is none }}",
+         "{\"messages\": [{\"role\": \"assistant\", \"content\": null}]}", "True"},
+        /* parts: every kind that is text, joined by newlines */
+        {"{{ messages[0].content }}",
+         "{\"messages\": [{\"role\": \"user\", \"content\": [\"a\", {\"type\": \"input_text\", "
+         "\"text\": \"b\"}, {\"type\": \"refusal\", \"refusal\": \"c\"}, {\"type\": \"thinking\", "
+         "\"thinking\": \"d\"}]}]}",
+         "a\nb\nc\nd"},
+        {"{{ messages[0].content }}", "{\"messages\": [{\"role\": \"user\", \"content\": []}]}",
+         ""},
+        /* a template that walks through parts gets them */
+        {"{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+         "{% for p in m.content %}[{{ p.type }}:{{ p.text }}]{% endfor %}{% endif %}{% endfor %}",
+         "{\"messages\": [{\"role\": \"user\", \"content\": [\"a\", {\"type\": \"input_text\", "
+         "\"text\": \"b\"}]}, {\"role\": \"assistant\", \"content\": \"c\"}]}",
+         "[text:a][text:b]c"},
+        /* arguments that are no JSON object stay the text that they are */
+        {"{% for c in messages[0].tool_calls %}{{ c.function.arguments }}{% endfor %}",
+         "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
+         "{\"arguments\": \"{bad\"}}]}]}",
+         "{bad"},
+        {"{% for c in messages[0].tool_calls %}{{ c.function.arguments is string }}{% endfor %}",
+         "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
+         "{\"arguments\": \"[1]\"}}]}]}",
+         "True"},
+        /* integers of any size */
+        {"{{ messages[0].n }} {{ messages[0].n is number }} {{ messages | tojson }}",
+         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"n\": "
+         "18446744073709551616}]}",
+         "18446744073709551616 True "
+         "[{\"role\": \"user\", \"content\": \"a\", \"n\": 18446744073709551616}]"},
         {"{% for c in messages[0].tool_calls %}{{ c.function.arguments }}{% endfor %}",
          "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": "
          "\"f\", \"arguments\": \"\"}}]}]}",
@@ -277,28 +309,26 @@ static void what_is_refused(void **state)
         {"{}", "messages", "messages: missing"},
         {"{\"messages\": []}", "messages", "at least one"},
         {"{\"messages\": {}}", "messages", "expected a list"},
-        {"{\"messages\": [5]}", "messages", "messages[0]: expected an object"},
-        {"{\"messages\": [{\"content\": \"a\"}]}", "messages", "messages[0].role: missing"},
-        {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}", "messages",
+        {"{\"messages\": [5]}", "messages[0]", "messages[0]: expected an object"},
+        {"{\"messages\": [{\"content\": \"a\"}]}", "messages[0].role", "messages[0].role: missing"},
+        {"{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}", "messages[0].role",
          "messages[0].role: expected"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", "
          "\"content\": 5}]}",
-         "messages", "messages[1].content"},
+         "messages[1].content", "messages[1].content"},
+        {"{\"messages\": [{\"role\": \"user\"}]}", "messages[0].content",
+         "messages[0].content: missing"},
+        {"{\"messages\": [{\"role\": \"tool\", \"content\": null}]}", "messages[0].content",
+         "expected a string or a list"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "
          "\"image_url\": {}}]}]}",
-         "messages", "messages[0].content: only parts of type text"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}", "messages",
-         "messages[0].content"},
-        {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
-         "{\"arguments\": \"{bad\"}}]}]}",
-         "messages", "messages[0].tool_calls: the arguments are not JSON"},
+         "messages[0].content", "messages[0].content: only parts that are text"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}",
+         "messages[0].content", "needs a string"},
         {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
          "{\"arguments\": 5}}]}]}",
-         "messages", "messages[0].tool_calls: the arguments are not a JSON object"},
-        {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
-         "{\"arguments\": \"5\"}}]}]}",
-         "messages", "messages[0].tool_calls: the arguments are not a JSON object"},
-        {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": 5}]}", "messages",
+         "messages[0].tool_calls", "the arguments are neither a string nor an object"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": 5}]}", "messages[0].tool_calls",
          "messages[0].tool_calls"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": {}}", "tools",
          "expected a list"},
@@ -309,15 +339,15 @@ static void what_is_refused(void **state)
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"add\": true, \"continue\": "
          "true}",
          "continue_final_message", "exclude"},
-        {"{\"messages\": [{\"role\": \"assistant\"}], \"continue\": true}", "messages",
+        {"{\"messages\": [{\"role\": \"assistant\"}], \"continue\": true}", "messages[0].content",
          "nothing to continue"},
     };
     for (size_t i = 0; i < TR_ARRAY_LEN(rows); i++)
         expect_error(NULL, rows[i].request, rows[i].param, rows[i].message);
-    expect_error(
-        "{% if messages|length > 2 %}{{ raise_exception('too\\nmany') }}{% endif %}",
-        "{\"messages\": [{\"role\": \"user\"}, {\"role\": \"user\"}, {\"role\": \"user\"}]}",
-        "messages", "too many");
+    expect_error("{% if messages|length > 2 %}{{ raise_exception('too\\nmany') }}{% endif %}",
+                 "{\"messages\": [{\"role\": \"assistant\"}, {\"role\": \"assistant\"}, {\"role\": "
+                 "\"assistant\"}]}",
+                 "messages", "too many");
 }
 
 static void the_final_message_goes_on(void **state)
@@ -355,6 +385,8 @@ static void templates_are_checked_when_opened(void **state)
             fail_msg("%s", err.msg);
     }
     tr_chat_close(open_chat("{{ raise_exception('never') }}"));
+    /* a template for chats with tools only */
+    tr_chat_close(open_chat("{% for t in tools %}{{ t.function.name }}{% endfor %}"));
 }
 
 static void long_chats_render(void **state)

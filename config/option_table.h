@@ -5,12 +5,15 @@
  *
  * X(type, name, default, words, min, max, commands, flags, help)
  *   type      BOOL, INT, SIZE (bytes), DURATION (milliseconds), REAL, STRING, LIST, CHOICE
- *   name      the field, the key in a file; --like-this on the command line, TRINITYD_LIKE_THIS in
- * the environment default   as it would stand in the environment; NULL = not set (STRING, LIST)
- *   words     CHOICE: the alternatives, their order is the value; numbers: the word for 0, or NULL
+ *   name      the field, the key in a file; --like-this on the command line, TRINITYD_LIKE_THIS
+ *             in the environment
+ *   default   as it would stand in the environment; NULL = not set (STRING, LIST)
+ *   words     CHOICE: the alternatives, in the order of the enum that names them in the code;
+ *             numbers: the word for 0, or NULL
  *   min, max  bounds of numbers, in the field's unit; 0 is always allowed where it has a word
  *   commands  that know it; elsewhere it is refused on the command line and ignored in file and
- * environment flags     RELOAD: SIGHUP may change it; SECRET: --print-config does not show it
+ *             environment
+ *   flags     RELOAD: SIGHUP may change it; SECRET: --print-config does not show it
  */
 #ifndef TR_CONFIG_OPTION_TABLE_H
 #define TR_CONFIG_OPTION_TABLE_H

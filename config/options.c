@@ -389,9 +389,6 @@ static int check_together(const struct tr_options *o, struct tr_err *err)
     if (!o->tls_cert != !o->tls_key)
         return tr_err_set(err, TR_ECONFIG, o->tls_cert ? "tls_key" : "tls_cert",
                           "tls_cert and tls_key must be given together");
-    if (o->page_tokens & (o->page_tokens - 1))
-        return tr_err_set(err, TR_ECONFIG, "page_tokens",
-                          "page_tokens: expected a power of two from 16 to 256, or auto");
     return 0;
 }
 

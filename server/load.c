@@ -85,7 +85,7 @@ void srv_engine_options(struct tr_engine_options *ret, const struct tr_options *
         .max_batch_tokens = o->max_batch_tokens,
         .max_sequences = o->max_sequences,
         .max_queue = o->max_queue,
-        .speculation = o->speculation != 0,
+        .speculation = o->speculation == TR_SPECULATION_NGRAM,
         .snapshot_dir = o->snapshot_dir,
         .snapshot_quota = o->snapshot_quota,
     };

@@ -165,7 +165,8 @@ static void on_reload(uv_signal_t *handle, int number)
     s->options = &s->reloaded;
     if (s->options->tls_cert && srv_transport_renew(s, &err) < 0)
         srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old certificate stays", err.msg);
-    srv_log_setup((enum srv_log_level)s->options->log_level, s->options->log_format == 1);
+    srv_log_setup((enum srv_log_level)s->options->log_level,
+                  s->options->log_format == TR_LOG_FORMAT_JSON);
     srv_log(SRV_LOG_INFO, NULL, "options reloaded%s%s",
             refused.len ? "; only a restart changes " : "", refused.len ? refused.data : "");
     tr_buf_done(&refused);
@@ -340,7 +341,8 @@ int srv_run(const struct tr_options *options)
         return 1;
     s->options = options;
     s->created = (int64_t)time(NULL);
-    srv_log_setup((enum srv_log_level)options->log_level, options->log_format == 1);
+    srv_log_setup((enum srv_log_level)options->log_level,
+                  options->log_format == TR_LOG_FORMAT_JSON);
     prepare_process(options);
     srv_log_start();
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     }
     int status;
     if (o.action == TR_ACTION_RUN) {
-        srv_log_setup((enum srv_log_level)o.log_level, o.log_format == 1);
+        srv_log_setup((enum srv_log_level)o.log_level, o.log_format == TR_LOG_FORMAT_JSON);
         if (o.command != TR_COMMAND_HEALTH)
             restart_with_better_blas(argv);
         status = run_command(&o);

@@ -284,7 +284,7 @@ void srv_metrics_page(struct srv *s, struct tr_buf *out)
     add_label(&p.model, s->model ? s->model : "");
     tr_buf_addc(&p.model, '"');
     page(&p, s);
-    if (s->options->metrics_compat) {
+    if (s->options->metrics_compat == TR_METRICS_COMPAT_VLLM) {
         p.prefix = "vllm:";
         p.alias = true;
         tr_buf_adds(&p.model, ",engine=\"0\"");

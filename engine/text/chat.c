@@ -197,9 +197,10 @@ int tr_chat_render(const struct tr_chat *c, const struct tr_chat_request *reques
     return r < 0 ? r : render(c, form, &q, ret, err);
 }
 
-int tr_chat_encode(const struct tr_chat *c, const struct tr_rendered *prompt, size_t max_ids,
-                   struct tr_ids *ret)
+int tr_chat_encode(const struct tr_chat *c, const struct tr_rendered *prompt, bool bos,
+                   size_t max_ids, struct tr_ids *ret)
 {
+    unsigned flags = TR_ENCODE_SPECIAL | (bos ? TR_ENCODE_BOS : 0);
     return tr_tokenizer_encode_spans(c->tokenizer, prompt->text, prompt->n, prompt->data,
-                                     prompt->n_data, TR_ENCODE_SPECIAL, max_ids, ret);
+                                     prompt->n_data, flags, max_ids, ret);
 }

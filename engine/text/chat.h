@@ -44,9 +44,9 @@ struct tr_chat_request {
  * "messages", "tools", "chat_template_kwargs" or "continue_final_message": the request's fault. */
 TR_NODISCARD int tr_chat_render(const struct tr_chat *c, const struct tr_chat_request *request,
                                 struct tr_rendered *ret, struct tr_err *err);
-/* Its ids, appended. No begin-of-text is added: the template writes what belongs there. Results as
- * tr_tokenizer_encode. */
-TR_NODISCARD int tr_chat_encode(const struct tr_chat *c, const struct tr_rendered *prompt,
+/* Its ids, appended. bos: begin-of-text is added if the prompt does not begin so; else the template
+ * writes what belongs there. Results as tr_tokenizer_encode. */
+TR_NODISCARD int tr_chat_encode(const struct tr_chat *c, const struct tr_rendered *prompt, bool bos,
                                 size_t max_ids, struct tr_ids *ret);
 
 #endif

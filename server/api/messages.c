@@ -215,11 +215,10 @@ void srv_messages(struct srv_req *req)
 static int count(struct srv_req *req, struct srv_params *p, struct srv_translation *t,
                  struct tr_err *err)
 {
-    const struct srv *s = req->srv;
     struct tr_ids ids = {0};
     int r = srv_messages_translate(p, t, err);
     if (r == 0)
-        r = srv_dialog_ids(s->chat, s->tokenizer, &p->dialog, &ids, err);
+        r = srv_dialog_ids(req->srv->chat, &p->dialog, &ids, err);
     if (r == 0)
         tr_buf_addf(&req->out, "{\"input_tokens\":%zu}", ids.n);
     free(ids.ids);

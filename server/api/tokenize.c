@@ -110,9 +110,8 @@ static void add_answer(struct srv_req *req, const struct params *p, const struct
 
 static int tokenize_messages(struct srv_req *req, struct params *p, struct tr_err *err)
 {
-    const struct srv *s = req->srv;
     struct tr_ids ids = {0};
-    int r = srv_dialog_ids(s->chat, s->tokenizer, &p->chat.dialog, &ids, err);
+    int r = srv_dialog_ids(req->srv->chat, &p->chat.dialog, &ids, err);
     if (r == 0)
         add_answer(req, p, &ids);
     free(ids.ids);

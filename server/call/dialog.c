@@ -47,25 +47,23 @@ int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
 }
 
 /* TR_ETOOLONG, said by nobody yet: more than max_ids (0 = no limit). */
-static int encode(const struct tr_tokenizer *t, const struct srv_dialog *d,
+static int encode(const struct tr_chat *chat, const struct srv_dialog *d,
                   const struct tr_rendered *prompt, size_t max_ids, struct tr_ids *ret,
                   struct tr_err *err)
 {
-    unsigned flags = TR_ENCODE_SPECIAL | (d->add_special_tokens ? TR_ENCODE_BOS : 0);
-    int r = tr_tokenizer_encode_spans(t, prompt->text, prompt->n, prompt->data, prompt->n_data,
-                                      flags, max_ids, ret);
+    int r = tr_chat_encode(chat, prompt, d->add_special_tokens, max_ids, ret);
     if (r < 0 && r != TR_ETOOLONG)
         return blame(d, err, tr_err_set(err, r, "messages", "messages: %s", tr_err_text(r)));
     return r;
 }
 
-int srv_dialog_ids(const struct tr_chat *chat, const struct tr_tokenizer *t,
-                   const struct srv_dialog *d, struct tr_ids *ret, struct tr_err *err)
+int srv_dialog_ids(const struct tr_chat *chat, const struct srv_dialog *d, struct tr_ids *ret,
+                   struct tr_err *err)
 {
     struct tr_rendered prompt = {0};
     int r = srv_dialog_render(chat, d, &prompt, err);
     if (r == 0)
-        r = encode(t, d, &prompt, 0, ret, err);
+        r = encode(chat, d, &prompt, 0, ret, err);
     tr_rendered_done(&prompt);
     return r;
 }
@@ -131,7 +129,7 @@ static int add_job(struct srv_call *c, const struct tr_rendered *prompt, struct 
 {
     const struct srv_dialog *d = &c->params.dialog;
     struct tr_ids ids = {0};
-    int r = encode(c->context.tokenizer, d, prompt, srv_job_max_ids(c), &ids, err);
+    int r = encode(c->context.chat, d, prompt, srv_job_max_ids(c), &ids, err);
     bool more = r == TR_ETOOLONG;
     if (r == 0 && ids.n == 0)
         r = tr_err_set(err, TR_EINVAL, "messages", "messages: the template makes no text of them");

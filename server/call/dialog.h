@@ -26,8 +26,8 @@ struct srv_dialog {
 TR_NODISCARD int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
                                    struct tr_rendered *ret, struct tr_err *err);
 /* Its ids, however many. The caller frees ret->ids, also after a failure. */
-TR_NODISCARD int srv_dialog_ids(const struct tr_chat *chat, const struct tr_tokenizer *t,
-                                const struct srv_dialog *d, struct tr_ids *ret, struct tr_err *err);
+TR_NODISCARD int srv_dialog_ids(const struct tr_chat *chat, const struct srv_dialog *d,
+                                struct tr_ids *ret, struct tr_err *err);
 /* An srv_api.read behind the translation: tools, tool_choice, prompt, rules of the turns,
  * the job. */
 TR_NODISCARD int srv_dialog_read(struct srv_call *c, struct tr_err *err);

@@ -100,7 +100,12 @@ static void refusals(void **state)
     o.kv_cache_bytes = 300000;
     o.max_sequences = 1;
     o.max_queue = 2;
-    struct tr_engine *e = drive_open(o);
+    struct tr_engine *e;
+    o.page_tokens = 48; /* no power of two */
+    assert_int_equal(tr_engine_open(&e, &o, &err), TR_ECONFIG);
+    assert_string_equal(err.param, "page_tokens");
+    o.page_tokens = 16;
+    e = drive_open(o);
     struct tr_job *job = job_of(256, 5);
     assert_int_equal(tr_engine_submit(e, job, &id, &err), TR_ETOOLONG);
     job->n_prompt = 200;

@@ -130,7 +130,7 @@ static void answer_chat(const struct tr_json *line, const struct tr_template_inp
     }
     if (r == 0) {
         stage = "encode";
-        r = tr_chat_encode(chat, &text, 0, &ids);
+        r = tr_chat_encode(chat, &text, false, 0, &ids);
     }
     if (r < 0)
         answer_error(out, stage, &err);

@@ -87,7 +87,7 @@ static size_t count(const struct tr_chat *chat, const struct tr_rendered *text, 
     size_t n = 0;
     int32_t id = tr_tokenizer_find(tokenizer, token, strlen(token));
     assert_true(id >= 0);
-    assert_int_equal(tr_chat_encode(chat, text, 0, &ids), 0);
+    assert_int_equal(tr_chat_encode(chat, text, false, 0, &ids), 0);
     for (size_t i = 0; i < ids.n; i++)
         n += ids.ids[i] == id;
     free(ids.ids);

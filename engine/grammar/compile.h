@@ -1,0 +1,12 @@
+/* What the front ends share: each emits a rule into the node table and returns its number. */
+#ifndef TR_ENGINE_GRAMMAR_COMPILE_H
+#define TR_ENGINE_GRAMMAR_COMPILE_H
+
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/nodes.h"
+
+/* The node that takes one of the words (which are sorted), then next. */
+uint32_t tr__emit_words(struct tr__nodes *b, struct tr_grammar_text *words, uint32_t n,
+                        uint32_t next);
+
+#endif

@@ -128,14 +128,47 @@ static void check(struct binder *b, const struct tr_tensor *t, enum tr_slot_kind
         tr_buf_done(&want);
         tr_buf_done(&got);
     } else if (!type_fits(t, kind)) {
-        const char *large = b->kind == TR_CHECKPOINT_GGUF
-                                ? "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K or Q6_K"
-                                : "F32, F16 or BF16";
+        const char *large = b->kind == TR_CHECKPOINT_GGUF ? "F32, F16, BF16 or a quantised one"
+                                                          : "F32, F16 or BF16";
         const char *want =
             kind == TR_SLOT_MATRIX || kind == TR_SLOT_EMBED ? large : "F32, F16 or BF16";
         b->result = tr_err_set(b->err, TR_EFORMAT, t->name, "%s: %s: expected type %s, found %s",
                                file, t->name, want, t->type_name);
     }
+}
+
+/* GGUF's NVFP4 has a factor for the whole matrix in a tensor of its own, blk.0.attn_q.scale beside
+ * blk.0.attn_q.weight. A scale of anything else would be a
+ * different model if it were passed over. */
+static void take_scale(struct binder *b, struct tr_tensor *t, enum tr_slot_kind kind)
+{
+    static const char suffix[] = ".weight";
+    char name[TR_MAX_NAME + sizeof ".input_scale"];
+    size_t n = strlen(t->name), end = sizeof suffix - 1;
+    if (b->result || b->kind != TR_CHECKPOINT_GGUF || n <= end ||
+        strcmp(t->name + n - end, suffix) != 0)
+        return;
+    int stem = (int)(n - end);
+    snprintf(name, sizeof name, "%.*s.input_scale", stem, t->name);
+    struct tr_tensor *input = tr_source_find(b->source, name);
+    if (input) /* for processors that multiply E2M1 by E2M1 */
+        input->used = true;
+    snprintf(name, sizeof name, "%.*s.scale", stem, t->name);
+    struct tr_tensor *scale = tr_source_find(b->source, name);
+    if (!scale)
+        return;
+    const char *file = b->source->files[scale->file].name;
+    uint64_t want = t->n_dims == 3 ? t->dims[0] : 1;
+    if (t->type != TR_W_NVFP4 || kind != TR_SLOT_MATRIX)
+        b->result = tr_err_set(b->err, TR_EFORMAT, scale->name,
+                               "%s: %s: only matrices of NVFP4 may have a scale beside them", file,
+                               scale->name);
+    else if (scale->type != TR_W_F32 || scale->n_dims != 1 || scale->dims[0] != want)
+        b->result =
+            tr_err_set(b->err, TR_EFORMAT, scale->name, "%s: %s: expected %llu numbers of type F32",
+                       file, scale->name, (unsigned long long)want);
+    scale->used = true;
+    t->scale = scale;
 }
 
 /* The tensor of that text, checked; NULL (and noted) if it is missing or wrong. */
@@ -149,6 +182,7 @@ static struct tr_tensor *take_text(struct binder *b, const char *text, enum tr_s
     }
     t->used = true;
     check(b, t, kind, dims, n_dims);
+    take_scale(b, t, kind);
     return b->result ? NULL : t;
 }
 

@@ -53,21 +53,39 @@ static const struct {
     uint16_t elements, bytes;
     enum tr_wtype type;
 } tensor_types[] = {
-    [0] = {"F32", 1, 4, TR_W_F32},           [1] = {"F16", 1, 2, TR_W_F16},
-    [2] = {"Q4_0", 32, 18, TR_W_Q4_0},       [3] = {"Q4_1", 32, 20, TR_W_COUNT},
-    [6] = {"Q5_0", 32, 22, TR_W_COUNT},      [7] = {"Q5_1", 32, 24, TR_W_COUNT},
-    [8] = {"Q8_0", 32, 34, TR_W_Q8_0},       [10] = {"Q2_K", 256, 84, TR_W_COUNT},
-    [11] = {"Q3_K", 256, 110, TR_W_COUNT},   [12] = {"Q4_K", 256, 144, TR_W_Q4_K},
-    [13] = {"Q5_K", 256, 176, TR_W_Q5_K},    [14] = {"Q6_K", 256, 210, TR_W_Q6_K},
-    [16] = {"IQ2_XXS", 256, 66, TR_W_COUNT}, [17] = {"IQ2_XS", 256, 74, TR_W_COUNT},
-    [18] = {"IQ3_XXS", 256, 98, TR_W_COUNT}, [19] = {"IQ1_S", 256, 50, TR_W_COUNT},
-    [20] = {"IQ4_NL", 32, 18, TR_W_COUNT},   [21] = {"IQ3_S", 256, 110, TR_W_COUNT},
-    [22] = {"IQ2_S", 256, 82, TR_W_COUNT},   [23] = {"IQ4_XS", 256, 136, TR_W_COUNT},
-    [24] = {"I8", 1, 1, TR_W_COUNT},         [25] = {"I16", 1, 2, TR_W_COUNT},
-    [26] = {"I32", 1, 4, TR_W_COUNT},        [27] = {"I64", 1, 8, TR_W_COUNT},
-    [28] = {"F64", 1, 8, TR_W_COUNT},        [29] = {"IQ1_M", 256, 56, TR_W_COUNT},
-    [30] = {"BF16", 1, 2, TR_W_BF16},        [34] = {"TQ1_0", 256, 54, TR_W_COUNT},
-    [35] = {"TQ2_0", 256, 66, TR_W_COUNT},   [39] = {"MXFP4", 32, 17, TR_W_COUNT},
+    [0] = {"F32", 1, 4, TR_W_F32},
+    [1] = {"F16", 1, 2, TR_W_F16},
+    [2] = {"Q4_0", 32, 18, TR_W_Q4_0},
+    [3] = {"Q4_1", 32, 20, TR_W_Q4_1},
+    [6] = {"Q5_0", 32, 22, TR_W_Q5_0},
+    [7] = {"Q5_1", 32, 24, TR_W_Q5_1},
+    [8] = {"Q8_0", 32, 34, TR_W_Q8_0},
+    [10] = {"Q2_K", 256, 84, TR_W_Q2_K},
+    [11] = {"Q3_K", 256, 110, TR_W_Q3_K},
+    [12] = {"Q4_K", 256, 144, TR_W_Q4_K},
+    [13] = {"Q5_K", 256, 176, TR_W_Q5_K},
+    [14] = {"Q6_K", 256, 210, TR_W_Q6_K},
+    [16] = {"IQ2_XXS", 256, 66, TR_W_IQ2_XXS},
+    [17] = {"IQ2_XS", 256, 74, TR_W_IQ2_XS},
+    [18] = {"IQ3_XXS", 256, 98, TR_W_IQ3_XXS},
+    [19] = {"IQ1_S", 256, 50, TR_W_IQ1_S},
+    [20] = {"IQ4_NL", 32, 18, TR_W_IQ4_NL},
+    [21] = {"IQ3_S", 256, 110, TR_W_IQ3_S},
+    [22] = {"IQ2_S", 256, 82, TR_W_IQ2_S},
+    [23] = {"IQ4_XS", 256, 136, TR_W_IQ4_XS},
+    [24] = {"I8", 1, 1, TR_W_COUNT},
+    [25] = {"I16", 1, 2, TR_W_COUNT},
+    [26] = {"I32", 1, 4, TR_W_COUNT},
+    [27] = {"I64", 1, 8, TR_W_COUNT},
+    [28] = {"F64", 1, 8, TR_W_COUNT},
+    [29] = {"IQ1_M", 256, 56, TR_W_IQ1_M},
+    [30] = {"BF16", 1, 2, TR_W_BF16},
+    [34] = {"TQ1_0", 256, 54, TR_W_TQ1_0},
+    [35] = {"TQ2_0", 256, 66, TR_W_TQ2_0},
+    [39] = {"MXFP4", 32, 17, TR_W_MXFP4},
+    [40] = {"NVFP4", 64, 36, TR_W_NVFP4},
+    [41] = {"Q1_0", 128, 18, TR_W_Q1_0},
+    [42] = {"Q2_0", 64, 18, TR_W_Q2_0},
 };
 
 /* ---- reading ---- */
@@ -267,7 +285,9 @@ static int read_tensor(struct reader *in, struct tr_source *s, int file, struct 
         r = read_u64(in, &t.offset);
     if (r)
         return r;
-    if (type >= TR_ARRAY_LEN(tensor_types) || !tensor_types[type].name)
+    if (type >= TR_ARRAY_LEN(tensor_types))
+        return bad(in, "%s: has the type %u, which is newer than this program", name, type);
+    if (!tensor_types[type].name)
         return bad(in, "%s: has the unknown type %u", name, type);
     t.type = tensor_types[type].type;
     t.type_name = tensor_types[type].name;

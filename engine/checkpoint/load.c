@@ -60,6 +60,8 @@ static int convert(const struct tr_slot *slot, int rows, const uint8_t *from, fl
     size_t out = tr_file_row_bytes(slot->type, slot->k);
     for (int i = 0; i < rows; i++) {
         tr_dequantize_row(slot->tensor->type, from + (size_t)i * in, slot->k, row);
+        for (int j = 0; j < slot->k && slot->tensor->scale; j++)
+            row[j] *= slot->factor;
         if (slot->type == TR_W_F32)
             memcpy(to + (size_t)i * out, row, out);
         else if (tr_quantize_row(slot->type, row, slot->k, to + (size_t)i * out))
@@ -112,6 +114,8 @@ static int load_chunk(const struct loader *l, struct chunk *c, const struct scra
         r = check_finite(l, c, raw, sc->row, err);
     if (!r && packs(slot))
         tr_pack_rows(slot->type, src, c->row, c->rows, slot->n, slot->k, l->arena + slot->at);
+    if (!r && packs(slot) && same && slot->tensor->scale)
+        tr_pack_factor(slot->factor, c->row, c->rows, slot->k, l->arena + slot->at);
     if (l->drop)
         (void)posix_fadvise(f->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
     return r;

@@ -1,6 +1,7 @@
 /* From tensors to places in memory; see plan.h. */
 #include "engine/checkpoint/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,16 @@
 enum { ALIGN = 64 };
 
 static const char *const type_names[TR_W_COUNT] = {
-    [TR_W_F32] = "f32",   [TR_W_F16] = "f16",   [TR_W_BF16] = "bf16", [TR_W_Q8_0] = "q8_0",
-    [TR_W_Q4_0] = "q4_0", [TR_W_Q4_K] = "q4_K", [TR_W_Q5_K] = "q5_K", [TR_W_Q6_K] = "q6_K",
+    [TR_W_F32] = "f32",     [TR_W_F16] = "f16",         [TR_W_BF16] = "bf16",
+    [TR_W_Q8_0] = "q8_0",   [TR_W_Q4_0] = "q4_0",       [TR_W_Q4_K] = "q4_K",
+    [TR_W_Q5_K] = "q5_K",   [TR_W_Q6_K] = "q6_K",       [TR_W_Q4_1] = "q4_1",
+    [TR_W_Q5_0] = "q5_0",   [TR_W_Q5_1] = "q5_1",       [TR_W_IQ4_NL] = "iq4_nl",
+    [TR_W_MXFP4] = "mxfp4", [TR_W_NVFP4] = "nvfp4",     [TR_W_Q2_K] = "q2_K",
+    [TR_W_Q3_K] = "q3_K",   [TR_W_IQ4_XS] = "iq4_xs",   [TR_W_IQ3_XXS] = "iq3_xxs",
+    [TR_W_IQ3_S] = "iq3_s", [TR_W_IQ2_XXS] = "iq2_xxs", [TR_W_IQ2_XS] = "iq2_xs",
+    [TR_W_IQ2_S] = "iq2_s", [TR_W_IQ1_S] = "iq1_s",     [TR_W_IQ1_M] = "iq1_m",
+    [TR_W_TQ1_0] = "tq1_0", [TR_W_TQ2_0] = "tq2_0",     [TR_W_Q1_0] = "q1_0",
+    [TR_W_Q2_0] = "q2_0",
 };
 
 const char *tr_wtype_name(enum tr_wtype type)
@@ -89,6 +98,23 @@ static enum tr_wtype matrix_type(const struct tr_tensor *t, enum tr_weights_choi
     }
 }
 
+/* The scale of the slot's part of its tensor. */
+static int read_factor(struct tr_slot *slot, const struct tr_source *s, struct tr_err *err)
+{
+    const struct tr_tensor *t = slot->tensor;
+    slot->factor = 1.0F;
+    if (!t->scale)
+        return 0;
+    uint64_t part = t->bytes / (t->n_dims == 3 ? t->dims[0] : 1);
+    uint64_t at = t->scale->offset + (slot->offset - t->offset) / part * sizeof(float);
+    const struct tr_file *f = &s->files[t->scale->file];
+    int r = tr_file_read(f, at, &slot->factor, sizeof slot->factor, err);
+    if (!r && !isfinite(slot->factor))
+        r = tr_err_set(err, TR_EFORMAT, t->scale->name, "%s: %s: a scale is not finite", f->name,
+                       t->scale->name);
+    return r;
+}
+
 /* May the slot's rows be used as they lie in the file? */
 static bool fits_in_place(const struct tr_slot *slot, struct tr_source *s)
 {
@@ -103,7 +129,9 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
                    bool use_mmap, struct tr_err *err)
 {
     bool exact = true;
-    int r;
+    int r = read_factor(slot, s, err);
+    if (r)
+        return r;
     switch (slot->kind) {
     case TR_SLOT_MATRIX:
         slot->type = matrix_type(slot->tensor, choice);
@@ -197,6 +225,8 @@ void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_mode
         tr_buf_addf(b, "\n%s %s %llu %d %d %d %s", t->name, t->type_name,
                     (unsigned long long)(slot->offset - t->offset), slot->n, slot->k, slot->kind,
                     tr_wtype_name(slot->type));
+        if (slot->tensor->scale)
+            tr_buf_addf(b, " x %a", (double)slot->factor);
         if (layout)
             tr_buf_addf(b, " %d %llu", slot->in_place, (unsigned long long)slot->at);
     }

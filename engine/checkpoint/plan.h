@@ -34,6 +34,7 @@ struct tr_slot {
     uint64_t offset;          /* of its first row in the tensor's file */
     int n, k;                 /* rows, columns; the rows follow each other in the file */
     enum tr_wtype type;       /* in memory */
+    float factor;             /* that the rows are multiplied by: the tensor's scale, or 1 */
     union tr_slot_owner owner;
     bool in_place;  /* used where the file is mapped; not in the arena */
     uint64_t bytes; /* in memory */
@@ -53,7 +54,7 @@ TR_NODISCARD int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slo
 
 /* Decides what each slot's type in memory is, which slots stay in the mapped file (use_mmap, and
  * the file system can map), and where the others go. Fails with the tensor's name if a matrix can't
- * be held in the wanted type. Reads routers, nothing else. */
+ * be held in the wanted type. Reads routers and scales, nothing else. */
 TR_NODISCARD int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
                                      enum tr_weights_choice choice, bool use_mmap,
                                      struct tr_err *err);

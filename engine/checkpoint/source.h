@@ -25,7 +25,9 @@ struct tr_tensor {
     int file;                   /* index in the source's files */
     uint64_t offset;            /* of the first byte in the file */
     uint64_t bytes;
-    bool used; /* some weight is read from it */
+    bool used;                     /* some weight is read from it */
+    const struct tr_tensor *scale; /* F32: what its values are to be multiplied by, one number for
+                                      each of the outermost of three dimensions; NULL: nothing */
 };
 
 struct tr_source {

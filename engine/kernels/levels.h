@@ -9,7 +9,8 @@
 #define TR_MORE_QUANTS(X)                                                                          \
     X(q4_1, Q4_1)                                                                                  \
     X(q5_0, Q5_0)                                                                                  \
-    X(q5_1, Q5_1) X(iq4_nl, IQ4_NL) X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(q2_k, Q2_K) X(q3_k, Q3_K)    \
+    X(q5_1, Q5_1)                                                                                  \
+    X(iq4_nl, IQ4_NL) X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(q2_k, Q2_K) X(q3_k, Q3_K)                  \
         X(iq4_xs, IQ4_XS) X(iq3_xxs, IQ3_XXS) X(iq3_s, IQ3_S) X(iq2_xxs, IQ2_XXS)                  \
             X(iq2_xs, IQ2_XS) X(iq2_s, IQ2_S) X(iq1_s, IQ1_S) X(iq1_m, IQ1_M) X(tq1_0, TQ1_0)      \
                 X(tq2_0, TQ2_0) X(q1_0, Q1_0) X(q2_0, Q2_0)

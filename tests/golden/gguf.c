@@ -1,6 +1,7 @@
 /*
- * GGUF files against the reference on dequantised weights (tests/golden/gguf, made by make_gguf.py): computed in fp32 to
- * 1e-3 of the logits' range; computed from the stored types, how far they are.
+ * GGUF files against the reference on dequantised weights (tests/golden/gguf, made by make_gguf.py, and formats/gguf,
+ * whose four files have all other types): computed in fp32 to 1e-3 of the logits' range; computed from the stored types,
+ * how far they are.
  */
 #include "tests/golden/run.h"
 
@@ -10,19 +11,28 @@
 
 enum { ROOM = 64 };
 
-static const struct {
+struct file {
     const char *name;
     double max_kl;    /* mean over the positions, reference to ours */
     double max_error; /* of a logit; the logits span about 9 */
-} files[] = {
+};
+
+static const struct file files[] = {
     {"bf16", 2e-4, 0.05}, {"q8_0", 2e-4, 0.06},   {"q4_0", 5e-4, 0.10},
     {"q6_k", 2e-4, 0.06}, {"q5_k_m", 2e-4, 0.06}, {"q4_k_m", 5e-4, 0.10},
 };
+static const struct file others[] = {
+    {"blocks32", 2e-4, 0.06},
+    {"q2k-q3k-iq4xs", 2e-4, 0.06},
+    {"iq2-iq3", 2e-4, 0.06},
+    {"iq1-tq", 2e-4, 0.10},
+};
 
-static void open_file(struct run *r, const char *name, enum tr_weights_choice choice)
+static void open_file(struct run *r, const char *folder, const char *name,
+                      enum tr_weights_choice choice)
 {
     char path[256];
-    snprintf(path, sizeof path, "tests/golden/gguf/%s.gguf", name);
+    snprintf(path, sizeof path, "tests/golden/%s/%s.gguf", folder, name);
     struct run_options o = {.path = path,
                             .max_tokens = ROOM,
                             .threads = 2,
@@ -78,8 +88,10 @@ static double margin(const float *x, int n)
     return (double)x[best] - second;
 }
 
-static void check_file(struct golden *g, const char *name, double max_kl, double max_error)
+static void check_file(struct golden *g, const char *folder, const struct file *file)
 {
+    const char *name = file->name;
+    double max_error = file->max_error;
     struct tr_json doc = tr_json_get(&g->root, name);
     struct tr_json greedy = tr_json_get(&doc, "greedy");
     struct run exact;
@@ -90,8 +102,8 @@ static void check_file(struct golden *g, const char *name, double max_kl, double
     double kl;
     golden_prompt(g, &doc);
     memcpy(tokens, g->prompt, (size_t)g->n * sizeof *tokens);
-    open_file(&exact, name, TR_WEIGHTS_F32);
-    open_file(&stored, name, TR_WEIGHTS_AUTO);
+    open_file(&exact, folder, name, TR_WEIGHTS_F32);
+    open_file(&stored, folder, name, TR_WEIGHTS_AUTO);
     int vocab = exact.weights->config.vocab_size;
 
     run_prefill(&exact, tokens, g->n, g->n);
@@ -102,7 +114,7 @@ static void check_file(struct golden *g, const char *name, double max_kl, double
     distance(&doc, &stored, &error, &range, &kl);
     print_message("; as stored %.2g, KL %.2g\n", error, kl);
     assert_true(error <= max_error);
-    assert_true(kl <= max_kl);
+    assert_true(kl <= file->max_kl);
 
     int agree = 0;
     for (int i = 0; i < (int)tr_json_size(&greedy); i++) {
@@ -123,18 +135,32 @@ static void check_file(struct golden *g, const char *name, double max_kl, double
     run_close(&stored);
 }
 
-static void all_files(void **state)
+static void check_files(const char *folder, const struct file *list, size_t n)
+{
+    char name[64];
+    struct golden g;
+    snprintf(name, sizeof name, "%s/logits", folder);
+    golden_read(&g, name);
+    for (size_t i = 0; i < n; i++)
+        check_file(&g, folder, &list[i]);
+    golden_done(&g);
+}
+
+static void common_types(void **state)
 {
     (void)state;
-    struct golden g;
-    golden_read(&g, "gguf/logits");
-    for (size_t i = 0; i < TR_ARRAY_LEN(files); i++)
-        check_file(&g, files[i].name, files[i].max_kl, files[i].max_error);
-    golden_done(&g);
+    check_files("gguf", files, TR_ARRAY_LEN(files));
+}
+
+static void all_other_types(void **state)
+{
+    (void)state;
+    check_files("formats/gguf", others, TR_ARRAY_LEN(others));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(common_types),
+                                       cmocka_unit_test(all_other_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

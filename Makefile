@@ -214,10 +214,11 @@ tidy: ## clang-tidy over the files that it has not seen yet
 	@$(SUB) -k -j$(JOBS) $(SRC:%.c=$(BUILD)/tidy/%)
 
 # An object is newer than the headers it was made from, and so is what clang-tidy has to see again.
-$(BUILD)/tidy/%: $(BUILD)/%.o .clang-tidy
+TIDY_FLAGS = $(BASE_FLAGS) $(AMX_FLAGS) $(if $(filter config/err,$*),,-include tests/rules/tidy.h)
+$(BUILD)/tidy/%: $(BUILD)/%.o .clang-tidy tests/rules/tidy.h
 	@mkdir -p $(@D)
 	$(call say,TI,$*.c)
-	$(Q)clang-tidy --quiet $*.c -- $(BASE_FLAGS) $(AMX_FLAGS) 2>$@.log || { cat $@.log; false; }
+	$(Q)clang-tidy --quiet $*.c -- $(TIDY_FLAGS) 2>$@.log || { cat $@.log; false; }
 	@touch $@
 
 check: ## what a change must pass, all that CI runs: lint, tidy, gcc and clang builds, tests, fuzz corpora under ASan

@@ -306,8 +306,7 @@ static uint32_t sort_rules(struct work *w)
     return left;
 }
 
-int tr__analyse(struct tr__nodes *b, uint32_t root,
-                const char *(*name)(const void *arg, uint32_t rule), const void *arg)
+int tr__analyse(struct tr__nodes *b, uint32_t root)
 {
     struct work w = {.b = b};
     uint32_t circle;
@@ -320,8 +319,9 @@ int tr__analyse(struct tr__nodes *b, uint32_t root,
                 left_corner(&w, i);
             circle = b->r ? TR__NONE : sort_rules(&w);
             if (circle != TR__NONE)
-                tr__nodes_fail(b, TR_EUNSUPPORTED, NULL, "left recursion in rule %s",
-                               name && name(arg, circle) ? name(arg, circle) : "of a group");
+                tr__nodes_fail(b, TR_EUNSUPPORTED, NULL, "grammar: left recursion in rule \"%.*s\"",
+                               (int)TR_MIN(b->rules[circle].name_bytes, 64u),
+                               b->rules[circle].name ? b->rules[circle].name : "");
             else if (b->r == 0 && b->height[b->rules[root].start] == NEVER)
                 tr__nodes_fail(b, TR_EINVAL, NULL, "nothing can satisfy the grammar");
         } else {

@@ -99,6 +99,9 @@ static uint32_t compile_source(struct tr__nodes *b, const struct tr_grammar_sour
         return compile_regex(b, source);
     case TR_GRAMMAR_CHOICE:
         return compile_choice(b, source);
+    case TR_GRAMMAR_GBNF:
+    case TR_GRAMMAR_EBNF:
+        return tr__compile_bnf(b, source);
     default:
         return tr__nodes_fail(b, TR_EUNSUPPORTED, NULL, "no such kind of grammar");
     }
@@ -128,7 +131,7 @@ int tr_grammar_compile(struct tr_grammar **ret, const struct tr_grammar_source *
     root = compile_source(&b, source);
     if (b.r == 0)
         root = wrap(&b, root);
-    r = b.r ? b.r : tr__analyse(&b, root, NULL, NULL);
+    r = b.r ? b.r : tr__analyse(&b, root);
     if (r == 0) {
         r = tr__grammar_new(ret, &b, root, vocab);
         if (r < 0)

@@ -9,4 +9,7 @@
 uint32_t tr__emit_words(struct tr__nodes *b, struct tr_grammar_text *words, uint32_t n,
                         uint32_t next);
 
+/* GBNF and EBNF (bnf.c). */
+uint32_t tr__compile_bnf(struct tr__nodes *b, const struct tr_grammar_source *source);
+
 #endif

@@ -46,7 +46,7 @@ enum tr_grammar_kind {
     TR_GRAMMAR_REGEX,       /* ECMA subset without look-around and back-references, anchored */
     TR_GRAMMAR_CHOICE,      /* one of the choices, byte for byte */
     TR_GRAMMAR_GBNF,        /* llama-server's grammars; rule "root" */
-    TR_GRAMMAR_EBNF         /* the W3C-like form of vLLM's; rule "root", also `/regex/` terms */
+    TR_GRAMMAR_EBNF         /* vLLM's notation; rule "root" */
 };
 
 /* Blanks that may follow a line feed between the tokens of a JSON text. */

@@ -50,6 +50,8 @@ struct tr__rule {
     uint32_t rank;     /* a rule comes after those that can call it without taking a byte */
     bool counted; /* one INC and one MIN bound only, min and max: far from both it is forgotten */
     bool nullable;
+    const char *name; /* for messages while compiling, in the source; NULL */
+    uint32_t name_bytes;
 };
 
 struct tr__nodes {
@@ -103,8 +105,7 @@ void tr__patch(struct tr__nodes *b, uint32_t hole, uint32_t x, uint32_t y);
 /* ---- after emitting ---- */
 
 /* Empty matches, stack heights, order of rules (analyse.c). TR_EUNSUPPORTED: left recursion, work
- * or size; TR_EINVAL: nothing is in the language. name(arg, rule) names a rule for messages, NULL. */
-TR_NODISCARD int tr__analyse(struct tr__nodes *b, uint32_t root,
-                             const char *(*name)(const void *arg, uint32_t rule), const void *arg);
+ * or size; TR_EINVAL: nothing is in the language. */
+TR_NODISCARD int tr__analyse(struct tr__nodes *b, uint32_t root);
 
 #endif

@@ -29,7 +29,7 @@ enum {
     /* A document from outside takes at most TR_JSON_FACTOR times its text and TR_JSON_FREE, and at
      * most TR_JSON_MAX_BYTES. */
     TR_JSON_FACTOR = 24,
-    TR_JSON_FREE = 4 << 20,
+    TR_JSON_FREE = 32 << 20,
     TR_JSON_MAX_BYTES = 256 << 20
 };
 

@@ -334,6 +334,8 @@ static int apply_template(struct srv_req *req, struct tr_err *err)
     struct tr_json root = tr_json_root(doc, NULL);
     r = srv_fields_take(&table, 1, &root, s->options->strict, &p, err);
     if (r == 0)
+        r = srv_dialog_check_tools(&p.dialog, err);
+    if (r == 0)
         r = srv_dialog_render(s->chat, &p.dialog, &prompt, err);
     if (r == 0) {
         tr_buf_adds(&req->out, "{\"prompt\":");

@@ -1,9 +1,14 @@
 /* A request of the messages API in the chat form: blocks become messages, parts of them, and calls. */
 #include <jansson.h>
+#include <limits.h>
 #include <string.h>
 
 #include "server/api/messages.h"
 #include "server/api/translate.h"
+#include "server/log.h"
+
+/* This API's own bounds; tools are bounded by the body. */
+enum { MAX_TOOLS = INT_MAX, MAX_TOOL_NAME = 128 };
 
 #define AT(member) offsetof(struct srv_params, member)
 
@@ -14,9 +19,10 @@
     "\"type\":{\"enum\":[\"text\",\"tool_use\",\"tool_result\",\"thinking\","                      \
     "\"redacted_thinking\"]}},\"required\":[\"type\"]}}]}},\"required\":[\"role\",\"content\"]}"
 #define TOOLS_SCHEMA                                                                               \
-    "\"type\":[\"array\",\"null\"],\"maxItems\":128,\"items\":{\"type\":\"object\","               \
-    "\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64},"             \
-    "\"input_schema\":{\"type\":\"object\"}},\"required\":[\"name\",\"input_schema\"]}"
+    "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"object\","                                \
+    "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":{\"type\":\"string\",\"minLength\":"  \
+    "1,"                                                                                           \
+    "\"maxLength\":128},\"input_schema\":{\"type\":\"object\"}}}"
 
 static const struct srv_field rows[] = {
     SRV_VALUE_FIELD("messages", AT(dialog.messages), MESSAGES_SCHEMA,
@@ -194,6 +200,16 @@ static int take_message(struct srv_translation *t, const struct tr_json *message
 
 /* ---- the request ---- */
 
+/* Claude Code puts a block of its own before the system message that is another in every request: with it no two
+ * prompts would share a prefix, and it tells the model nothing. */
+static void drop_billing_header(json_t *parts)
+{
+    static const char header[] = "x-anthropic-billing-header:";
+    const char *text = json_string_value(json_object_get(json_array_get(parts, 0), "text"));
+    if (text && strncmp(text, header, sizeof header - 1) == 0 && !strchr(text, '\n'))
+        json_array_remove(parts, 0);
+}
+
 static int take_messages(struct srv_translation *t, struct srv_params *p, struct tr_err *err)
 {
     const struct tr_json *messages = &p->dialog.messages;
@@ -201,8 +217,10 @@ static int take_messages(struct srv_translation *t, struct srv_params *p, struct
     int r = 0;
     if (tr_json_given(&p->system)) {
         r = srv_translate_parts(&p->system, text_types, &parts, err);
-        if (r == 0)
+        if (r == 0) {
+            drop_billing_header(parts);
             srv_translate_message(t, "system", parts);
+        }
     }
     if (r == 0 && !tr_json_given(messages))
         r = tr_err_set(err, TR_EINVAL, "messages", "messages: missing");
@@ -228,8 +246,10 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
         const char *type = "custom";
         size_t n;
         r = tr_json_opt_string(&tool, "type", &type, &n, err);
-        if (r == 0 && strcmp(type, "custom") != 0)
-            r = tr_json_fail(&tool, err, "tools of this type are not supported");
+        if (r == 0 && strcmp(type, "custom") != 0) {
+            srv_log(SRV_LOG_DEBUG, NULL, "tools[%zu] is passed over: its type is %.64s", i, type);
+            continue;
+        }
         if (r == 0)
             r = tr_json_expect(&name, TR_JSON_STRING, err);
         if (r == 0)
@@ -289,6 +309,8 @@ int srv_messages_translate(struct srv_params *p, struct srv_translation *t, stru
         r = take_choice(t, &p->dialog, err);
     if (r == 0)
         r = take_thinking_mode(t, p, err);
+    p->dialog.max_tools = MAX_TOOLS;
+    p->dialog.max_tool_name = MAX_TOOL_NAME;
     return r < 0 ? r : srv_translation_use(t, &p->dialog, err);
 }
 

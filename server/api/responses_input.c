@@ -5,6 +5,7 @@
 
 #include "server/api/responses.h"
 #include "server/api/translate.h"
+#include "server/log.h"
 
 #define AT(member) offsetof(struct srv_params, member)
 
@@ -121,6 +122,42 @@ static int take_reasoning(struct srv_translation *t, const struct tr_json *item,
     return 0;
 }
 
+/* A call of a tool that takes text instead of JSON. */
+static int take_custom_call(struct srv_translation *t, const struct tr_json *item,
+                            struct tr_err *err)
+{
+    struct tr_json id = tr_json_get(item, "call_id"), name = tr_json_get(item, "name");
+    struct tr_json input = tr_json_get(item, "input");
+    int r = tr_json_expect(&id, TR_JSON_STRING, err);
+    if (r == 0)
+        r = tr_json_expect(&name, TR_JSON_STRING, err);
+    if (r == 0)
+        r = tr_json_expect(&input, TR_JSON_STRING, err);
+    if (r == 0)
+        srv_translate_call(t, &id, &name, &input);
+    return r;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Clients with tools of their own send back what became of them. */
+static int take_foreign(struct srv_translation *t, const struct tr_json *item, const char *type,
+                        struct tr_err *err)
+{
+    struct tr_json id = tr_json_get(item, "call_id"), output = tr_json_get(item, "output");
+    if (ends_with(type, "_call_output") && tr_json_type(&id) == TR_JSON_STRING &&
+        tr_json_type(&output) == TR_JSON_STRING)
+        return take_output(t, item, err);
+    if (!ends_with(type, "_call") && !ends_with(type, "_call_output"))
+        return tr_json_fail(item, err, "items of this type are not supported");
+    srv_translate_foreign(t, item);
+    return 0;
+}
+
 static int take_item(struct srv_translation *t, const struct tr_json *item, struct tr_err *err)
 {
     static const struct {
@@ -129,6 +166,8 @@ static int take_item(struct srv_translation *t, const struct tr_json *item, stru
     } kinds[] = {{"message", take_message},
                  {"function_call", take_call},
                  {"function_call_output", take_output},
+                 {"custom_tool_call", take_custom_call},
+                 {"custom_tool_call_output", take_output},
                  {"reasoning", take_reasoning}};
     const char *type = "message";
     size_t n;
@@ -138,7 +177,7 @@ static int take_item(struct srv_translation *t, const struct tr_json *item, stru
     for (size_t i = 0; r == 0 && i < TR_ARRAY_LEN(kinds); i++)
         if (strcmp(kinds[i].type, type) == 0)
             return kinds[i].take(t, item, err);
-    return r < 0 ? r : tr_json_fail(item, err, "items of this type are not supported");
+    return r < 0 ? r : take_foreign(t, item, type, err);
 }
 
 static int take_input(struct srv_translation *t, const struct srv_params *p, struct tr_err *err)
@@ -181,8 +220,10 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
         const char *type;
         size_t n;
         r = tr_json_string(&tool, "type", &type, &n, err);
-        if (r == 0 && strcmp(type, "function") != 0)
-            r = tr_json_fail(&tool, err, "only the type \"function\" is supported");
+        if (r == 0 && strcmp(type, "function") != 0) {
+            srv_log(SRV_LOG_DEBUG, NULL, "tools[%zu] is passed over: its type is %.64s", i, type);
+            continue;
+        }
         if (r == 0)
             r = tr_json_expect(&name, TR_JSON_STRING, err);
         if (r == 0)

@@ -9,15 +9,35 @@ void srv_translation_done(struct srv_translation *t)
     json_decref(t->tools);
     json_decref(t->kwargs);
     json_decref(t->tool_choice);
+    tr_buf_done(&t->thought);
     *t = (struct srv_translation){0};
 }
 
-int srv_translation_use(const struct srv_translation *t, struct srv_dialog *d, struct tr_err *err)
+static void set(struct srv_translation *t, json_t *object, const char *key, json_t *value)
 {
+    t->oom |= json_object_set_new(object, key, value) < 0;
+}
+
+/* A message's reasoning is put together once all of it is known: parts may be many. */
+static void end_thought(struct srv_translation *t)
+{
+    if (!t->thinker)
+        return;
+    t->oom |= t->thought.oom;
+    set(t, t->thinker, "reasoning_content",
+        json_stringn(t->thought.data ? t->thought.data : "", t->thought.len));
+    tr_buf_clear(&t->thought);
+    t->thinker = NULL;
+}
+
+int srv_translation_use(struct srv_translation *t, struct srv_dialog *d, struct tr_err *err)
+{
+    static const struct tr_json top = {0};
+    end_thought(t);
     if (t->oom)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     d->messages = tr_json_root(t->messages, NULL);
-    d->tools = tr_json_root(t->tools, NULL);
+    d->tools = (struct tr_json){.node = t->tools, .up = &top, .key = "tools", .key_bytes = 5};
     if (t->kwargs)
         d->kwargs = tr_json_root(t->kwargs, NULL);
     if (t->tool_choice)
@@ -84,11 +104,6 @@ static void append(struct srv_translation *t, json_t **list, json_t *item)
     t->oom |= json_array_append_new(*list, item) < 0;
 }
 
-static void set(struct srv_translation *t, json_t *object, const char *key, json_t *value)
-{
-    t->oom |= json_object_set_new(object, key, value) < 0;
-}
-
 void srv_translate_message(struct srv_translation *t, const char *role, struct json_t *content)
 {
     t->turn = NULL;
@@ -118,6 +133,17 @@ int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *o
     return r;
 }
 
+void srv_translate_foreign(struct srv_translation *t, const struct tr_json *item)
+{
+    struct tr_buf text = {0};
+    tr_json_write(&text, item);
+    t->oom |= text.oom;
+    json_t *part = json_pack("{s:s,s:o}", "type", "text", "text",
+                             json_stringn(text.data ? text.data : "", text.len));
+    srv_translate_said(t, json_pack("[o]", part));
+    tr_buf_done(&text);
+}
+
 /* The assistant's message; a new one if the open one has any of the keys already, for the order matters. */
 static json_t *turn(struct srv_translation *t, const char *has, const char *has_too)
 {
@@ -139,17 +165,12 @@ void srv_translate_said(struct srv_translation *t, struct json_t *content)
 void srv_translate_thought(struct srv_translation *t, const struct tr_json *text)
 {
     json_t *message = turn(t, "content", "tool_calls");
-    json_t *before = json_object_get(message, "reasoning_content");
-    if (!before) {
-        set(t, message, "reasoning_content", json_incref(text->node));
-        return;
+    if (message != t->thinker) {
+        end_thought(t);
+        set(t, message, "reasoning_content", json_null()); /* its place among the members */
+        t->thinker = message;
     }
-    struct tr_buf both = {0};
-    tr_buf_add(&both, json_string_value(before), json_string_length(before));
-    tr_buf_add(&both, json_string_value(text->node), json_string_length(text->node));
-    t->oom |= both.oom;
-    set(t, message, "reasoning_content", json_stringn(both.data ? both.data : "", both.len));
-    tr_buf_done(&both);
+    tr_buf_add(&t->thought, json_string_value(text->node), json_string_length(text->node));
 }
 
 void srv_translate_call(struct srv_translation *t, const struct tr_json *id,

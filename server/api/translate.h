@@ -12,13 +12,15 @@
 /* A zeroed one is empty. */
 struct srv_translation {
     struct json_t *messages, *tools, *kwargs, *tool_choice; /* owned; NULL = nothing of it */
-    struct json_t *turn; /* borrowed: the assistant's message that more may be added to */
+    struct json_t *turn;    /* borrowed: the assistant's message that more may be added to */
+    struct json_t *thinker; /* borrowed: the message that `thought` belongs to; NULL = none */
+    struct tr_buf thought;  /* its reasoning so far */
     bool oom;
 };
 
 void srv_translation_done(struct srv_translation *t);
 /* Makes the dialog point into the translation, which must outlive its use. TR_ENOMEM. */
-TR_NODISCARD int srv_translation_use(const struct srv_translation *t, struct srv_dialog *d,
+TR_NODISCARD int srv_translation_use(struct srv_translation *t, struct srv_dialog *d,
                                      struct tr_err *err);
 
 /* A list of text parts from a string, or from a list of parts whose type is one of `types` (NULL-terminated) and whose
@@ -40,6 +42,8 @@ void srv_translate_said(struct srv_translation *t, struct json_t *content);
 void srv_translate_thought(struct srv_translation *t, const struct tr_json *text);
 void srv_translate_call(struct srv_translation *t, const struct tr_json *id,
                         const struct tr_json *name, const struct tr_json *arguments);
+/* What the assistant did with a tool that can't run here: its text is the item as JSON. */
+void srv_translate_foreign(struct srv_translation *t, const struct tr_json *item);
 /* description and parameters may be absent. */
 void srv_translate_tool(struct srv_translation *t, const struct tr_json *name,
                         const struct tr_json *description, const struct tr_json *parameters);

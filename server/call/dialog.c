@@ -1,11 +1,15 @@
 #include "server/call/dialog.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "server/call/call.h"
+#include "server/log.h"
+
+enum { MAX_TOOLS = 128, MAX_TOOL_NAME = 64 };
 
 /* ---- the prompt ---- */
 
@@ -57,11 +61,13 @@ static int encode(const struct tr_chat *chat, const struct srv_dialog *d,
     return r;
 }
 
-int srv_dialog_ids(const struct tr_chat *chat, const struct srv_dialog *d, struct tr_ids *ret,
+int srv_dialog_ids(const struct tr_chat *chat, struct srv_dialog *d, struct tr_ids *ret,
                    struct tr_err *err)
 {
     struct tr_rendered prompt = {0};
-    int r = srv_dialog_render(chat, d, &prompt, err);
+    int r = srv_dialog_check_tools(d, err);
+    if (r == 0)
+        r = srv_dialog_render(chat, d, &prompt, err);
     if (r == 0)
         r = encode(chat, d, &prompt, 0, ret, err);
     tr_rendered_done(&prompt);
@@ -70,33 +76,47 @@ int srv_dialog_ids(const struct tr_chat *chat, const struct srv_dialog *d, struc
 
 /* ---- tools ---- */
 
-static int check_tool(const struct tr_json *tool, struct tr_err *err)
+static bool is_function(const struct tr_json *tool)
+{
+    struct tr_json type = tr_json_get(tool, "type");
+    const char *s;
+    return tr_json_as_string(&type, &s, NULL, NULL) < 0 || strcmp(s, "function") == 0;
+}
+
+static int check_tool(const struct tr_json *tool, int max_name, struct tr_err *err)
 {
     const char *type, *name;
     size_t n, type_bytes;
     struct tr_json function, parameters;
     int r = tr_json_string(tool, "type", &type, &type_bytes, err);
-    if (r == 0 && strcmp(type, "function") != 0)
-        r = tr_json_fail(tool, err, "only the type \"function\" is supported");
     if (r == 0)
         r = tr_json_object(tool, "function", &function, err);
     if (r == 0)
         r = tr_json_string(&function, "name", &name, &n, err);
-    if (r == 0 && (n == 0 || n > SRV_MAX_TOOL_NAME))
-        r = tr_json_fail(&function, err, "a name has 1 to %d bytes", SRV_MAX_TOOL_NAME);
+    if (r == 0 && (n == 0 || n > (size_t)max_name))
+        r = tr_json_fail(&function, err, "a name has 1 to %d bytes", max_name);
     if (r == 0)
         r = tr_json_opt_object(&function, "parameters", &parameters, err);
     return r;
 }
 
-static int check_tools(const struct tr_json *tools, struct tr_err *err)
+int srv_dialog_check_tools(struct srv_dialog *d, struct tr_err *err)
 {
+    const struct tr_json *tools = &d->tools;
+    int max = d->max_tools ? d->max_tools : MAX_TOOLS;
+    int max_name = d->max_tool_name ? d->max_tool_name : MAX_TOOL_NAME;
     int r = tr_json_given(tools) ? tr_json_expect(tools, TR_JSON_ARRAY, err) : 0;
-    if (r == 0 && tr_json_size(tools) > SRV_MAX_TOOLS)
-        r = tr_json_fail(tools, err, "more than %d tools", SRV_MAX_TOOLS);
-    for (size_t i = 0; r == 0 && i < tr_json_size(tools); i++) {
+    if (r == 0 && tr_json_size(tools) > (size_t)max)
+        r = tr_json_fail(tools, err, "more than %d tools", max);
+    for (size_t i = 0; r == 0 && i < tr_json_size(tools);) {
         struct tr_json tool = tr_json_at(tools, i);
-        r = check_tool(&tool, err);
+        if (is_function(&tool)) {
+            r = check_tool(&tool, max_name, err);
+            i++;
+        } else {
+            srv_log(SRV_LOG_DEBUG, NULL, "a tool that is no function is passed over");
+            json_array_remove(tools->node, i);
+        }
     }
     return r;
 }
@@ -163,7 +183,7 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
     struct srv_dialog *d = &c->params.dialog;
     struct tr_rendered prompt = {0};
     bool no_calls;
-    int r = check_tools(&d->tools, err);
+    int r = srv_dialog_check_tools(d, err);
     if (r == 0)
         r = check_tool_choice(d, &no_calls, err);
     if (r < 0)

@@ -169,7 +169,6 @@ def test_print_config(tmp_path):
     (["--prot=1"], {}, ["prot", "command line"]),
     (["--port=x"], {}, ["port", "0 to 65535", "command line"]),
     ([], {"TRINITYD_KV_TYPE": "f8"}, ["kv_type", "environment TRINITYD_KV_TYPE"]),
-    ([], {"TRINITYD_PORT": "tcp://10.0.0.1:80"}, ["TRINITYD_PORT", "enableServiceLinks"]),
     (["--config=/nowhere/c.json"], {}, ["/nowhere/c.json", "No such file"]),
 ])
 def test_bad_configuration(args, env, words):

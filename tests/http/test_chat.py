@@ -279,7 +279,7 @@ GOOD = {"messages": USER, "max_tokens": 2, "temperature": 0}
 BAD_FIELDS = [
     ("stream", "false"), ("max_tokens", "10"), ("max_tokens", 1.5), ("max_tokens", -1), ("max_tokens", 0),
     ("max_completion_tokens", -1), ("temperature", "hot"), ("temperature", []), ("stop", 5), ("seed", "x"), ("n", 0), ("n", 100000),
-    ("logit_bias", []), ("tools", {}), ("tools", [5]), ("tools", [{"type": "web_search"}]), ("tools", [{"type": "function"}]),
+    ("logit_bias", []), ("tools", {}), ("tools", [5]), ("tools", [{"type": "function"}]),
     ("tools", [{"type": "function", "function": {}}]), ("tools", [{"type": "function", "function": {"name": ""}}]),
     ("tools", [{"type": "function", "function": {"name": "x" * 65}}]), ("tools", [F] * 129),
     ("tools", [{"type": "function", "function": {"name": "f", "parameters": []}}]),
@@ -442,6 +442,14 @@ def test_capabilities_and_openapi_know_the_routes(f1):
         assert field in capabilities["endpoints"][path]["properties"]
         schema = openapi["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert schema == capabilities["endpoints"][path]
+
+
+def test_tools_of_other_types_are_passed_over(demo):
+    """T02"""
+    others = [{"type": "web_search"}, {"type": "custom", "custom": {"name": "g"}}, F, {"type": "mcp", "server_url": "x"}]
+    assert prompt(demo, USER, tools=others) == prompt(demo, USER, tools=[F])
+    assert demo.chat(USER, tools=others, max_tokens=4)["choices"] == demo.chat(USER, tools=[F], max_tokens=4)["choices"]
+    assert prompt(demo, USER, tools=[others[0]]) == prompt(demo, USER)
 
 
 WITHOUT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"

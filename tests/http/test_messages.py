@@ -151,7 +151,7 @@ BAD = [
     ("messages", [{"role": "user", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]}]),
     ("messages", [*USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": "x"}]}]),
     ("messages", [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]), ("system", 5), ("system", [{"type": "image"}]),
-    ("tools", {}), ("tools", [{"type": "bash_20250124", "name": "bash"}]), ("tools", [{"name": "f"}]), ("tools", [{"input_schema": {}}]),
+    ("tools", {}), ("tools", [{"name": "f"}]), ("tools", [{"input_schema": {}}]),
     ("tool_choice", {"type": "any"}), ("tool_choice", {"type": "tool", "name": "f"}), ("tool_choice", "auto"), ("stop_sequences", [""]),
     ("thinking", "on"), ("mcp_servers", [{"url": "x"}]), ("output_config", {"format": {"type": "json_schema"}}), ("n", 2),
     ("temperature", 3), ("stream", "x"), ("top_k", -2), ("return_token_ids", True), ("prompt_logprobs", 1), ("timings", True),
@@ -171,3 +171,33 @@ def test_other_refusals_have_the_same_form(f1):
                           (f1.post(PATH, "x", headers={"Content-Type": "text/plain"}), 415),
                           (f1.post("/v1/messages/count_tokens", {}), 400)):
         assert reply.status == status and reply.json()["type"] == "error" and reply.json()["error"]["message"]
+
+
+def named(n):
+    return {"name": "m" * n, "input_schema": {"type": "object", "properties": {}}}
+
+
+def test_names_and_numbers_of_tools(demo):
+    """T05: the messages API has its own limits, and count_tokens has those of /v1/messages."""
+    for path in (PATH, "/v1/messages/count_tokens"):
+        for tools, status in (([named(128)], 200), ([named(129)], 400), ([named(0)], 400), ([{**named(1), "name": f"t{i}"} for i in range(200)], 200),
+                              ([{"type": "web_search_20250305", "name": "web_search"}, named(5)], 200)):
+            r = demo.post(path, {"messages": USER, "max_tokens": 1, "tools": tools})
+            assert r.status == status or "context length" in r.text, (path, r.text)
+            if status == 400:
+                assert "tools[0]" in r.json()["error"]["message"]
+
+
+def test_a_changing_first_line_does_not_cost_the_prefix(demo):
+    """T08"""
+    def ask(cch, system):
+        return demo.post(PATH, {"messages": USER, "max_tokens": 1, "temperature": 0, "system": [
+            {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1; cch={cch};"}, {"type": "text", "text": system}]}).json()
+
+    system = "You help with stories. " * 20
+    first, other = ask("36ee5", system), ask("0aaa9", system)
+    assert first["content"] == other["content"]
+    plain = demo.post(PATH, {"messages": USER, "max_tokens": 1, "temperature": 0, "system": system}).json()
+    total = lambda r: r["usage"]["input_tokens"] + r["usage"]["cache_read_input_tokens"]
+    assert total(first) == total(other) == total(plain) and first["content"] == plain["content"]
+    assert other["usage"]["cache_read_input_tokens"] > 0.5 * total(other)

@@ -6,6 +6,7 @@ import pytest
 import harness
 
 PATH = "/v1/responses"
+USER = [{"role": "user", "content": "u"}]
 
 
 def read_events(d, **body):
@@ -113,7 +114,7 @@ BAD = [
     ("input", None), ("input", []), ("input", 5), ("input", [5]), ("input", [{"type": "item_reference", "id": "x"}]),
     ("input", [{"role": "robot", "content": "x"}]), ("input", [{"role": "user", "content": [{"type": "input_image"}]}]),
     ("input", [{"type": "function_call", "name": "f", "arguments": "{}"}]), ("input", [{"type": "function_call_output", "output": "x"}]),
-    ("instructions", 5), ("max_output_tokens", 0), ("tools", [{"type": "web_search"}]), ("tools", [{"type": "function"}]), ("tools", {}),
+    ("instructions", 5), ("max_output_tokens", 0), ("tools", [{"type": "function"}]), ("tools", {}),
     ("tool_choice", "required"), ("previous_response_id", "resp_1"), ("conversation", "c"), ("background", True), ("prompt", {"id": "x"}),
     ("text", {"format": {"type": "json_schema"}}), ("truncation", "auto"), ("include", ["message.output_text.logprobs"]),
     ("top_logprobs", 2), ("n", 2), ("metadata", 5), ("stream", "x"), ("temperature", 3), ("return_token_ids", True), ("prompt_logprobs", 1), ("timings", True),
@@ -137,3 +138,42 @@ def test_what_clients_send_without_need(f1):
 def test_too_long(f1):
     e = f1.post(PATH, {"input": "b" * 300}).error
     assert (e["param"], e["code"]) == ("input", "context_length_exceeded")
+
+
+FUNCTION = {"type": "function", "name": "shell", "parameters": {"type": "object", "properties": {}}}
+FOREIGN_TOOLS = [{"type": "web_search", "external_web_access": False}, {"type": "local_shell"}, {"type": "tool_search", "execution": "client"},
+                 {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}},
+                 {"type": "namespace", "name": "mcp", "tools": [FUNCTION]}, {"type": "image_generation"}]
+
+
+def test_tools_that_cannot_run_here_are_passed_over(demo):
+    """T02"""
+    asked = {"input": "u", "max_output_tokens": 12, "temperature": 0}
+    alone = respond(demo, **asked, tools=[FUNCTION])
+    with_others = respond(demo, **asked, tools=[*FOREIGN_TOOLS[:3], FUNCTION, *FOREIGN_TOOLS[3:]])
+    assert [o.get("content") for o in with_others["output"]] == [o.get("content") for o in alone["output"]]
+    assert with_others["usage"]["input_tokens"] == alone["usage"]["input_tokens"]
+    assert with_others["tools"] == [*FOREIGN_TOOLS[:3], FUNCTION, *FOREIGN_TOOLS[3:]]
+
+
+def test_what_other_tools_did_becomes_text(demo):
+    """T02"""
+    calls = lambda i, name, arguments: {"role": "assistant", "tool_calls": [
+        {"id": i, "type": "function", "function": {"name": name, "arguments": arguments}}]}
+    search = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search", "query": "x"}}
+    rows = [([{"type": "custom_tool_call", "call_id": "1", "name": "patch", "input": "*** Begin"},
+              {"type": "custom_tool_call_output", "call_id": "1", "output": "ok"}],
+             [calls("1", "patch", "*** Begin"), {"role": "tool", "tool_call_id": "1", "content": "ok"}]),
+            ([search], [{"role": "assistant", "content": json.dumps(search, separators=(",", ":"))}])]
+    for items, messages in rows:
+        r = respond(demo, input=[*USER, *items, *USER], max_output_tokens=1)
+        assert r["usage"]["input_tokens"] == demo.chat([*USER, *messages, *USER], max_tokens=1)["usage"]["prompt_tokens"]
+
+
+def test_many_parts_of_reasoning(demo):
+    """As many as a body holds, in linear work: the prompt is the one of the whole."""
+    parts = [{"type": "reasoning_text", "text": "a"}] * 20000
+    items = [*USER, {"type": "reasoning", "content": parts}, {"role": "assistant", "content": "c"}, *USER]
+    whole = [*USER, {"role": "assistant", "reasoning_content": "a" * 20000, "content": "c"}, *USER]
+    assert respond(demo, input=items, max_output_tokens=1)["usage"]["input_tokens"] == \
+        demo.chat(whole, max_tokens=1)["usage"]["prompt_tokens"]

@@ -56,7 +56,7 @@ def constants(tree):
             value = eval(re.sub(r"(?<=[0-9a-fA-F])[uU]\b", "", m[2]), {"__builtins__": {}})
         except (SyntaxError, NameError, TypeError):
             continue
-        if -2**31 <= value < 2**31:
+        if isinstance(value, int) and -2**31 <= value < 2**31:
             yield f"{f}:{n}: {m[1]} is a constant: enum {{ {m[1]} = {m[2]} }};"
 
 

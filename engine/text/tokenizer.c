@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/text/tokenizer_private.h"
+#include "engine/text/tokenizer_internal.h"
 #include "engine/text/unicode.h"
 
 struct encoding {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/text/tokenizer_private.h"
+#include "engine/text/tokenizer_internal.h"
 #include "engine/text/unicode.h"
 
 #define MAX_TOKENIZER_BYTES ((size_t)512 << 20)

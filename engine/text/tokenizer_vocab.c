@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/text/tokenizer_private.h"
+#include "engine/text/tokenizer_internal.h"
 
 /* ggml's token types. */
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };

@@ -2,7 +2,7 @@
 #include "engine/text/tools.h"
 
 #include "engine/text/tags.h"
-#include "engine/text/tools_private.h"
+#include "engine/text/tools_internal.h"
 
 enum {
     ARGUMENT_PART = 32, /* bytes of arguments in one event: they reach clients as deltas */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "engine/text/tags.h"
-#include "engine/text/tools_private.h"
+#include "engine/text/tools_internal.h"
 
 /* Counts brackets up to the object's end. */
 static void scan_object(struct tr_tool_parser *p)

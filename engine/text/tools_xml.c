@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "engine/text/tags.h"
-#include "engine/text/tools_private.h"
+#include "engine/text/tools_internal.h"
 
 static const char function_open[] = "<function=", function_close[] = "</function>";
 static const char parameter_open[] = "<parameter=", parameter_close[] = "</parameter>";

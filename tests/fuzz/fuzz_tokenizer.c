@@ -8,7 +8,7 @@
 
 #include "engine/text/detokenizer.h"
 #include "engine/text/stops.h"
-#include "engine/text/tokenizer_private.h"
+#include "engine/text/tokenizer_internal.h"
 #include "engine/text/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

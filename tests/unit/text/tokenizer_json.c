@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "engine/text/tokenizer_private.h"
+#include "engine/text/tokenizer_internal.h"
 
 #define MODEL(members) "\"model\":{\"type\":\"BPE\"," members "}"
 #define VOCAB          "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\u0120\":3,\"\u0120a\":4}"

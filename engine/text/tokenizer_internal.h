@@ -1,8 +1,8 @@
 /*
  * A loaded tokenizer, as its two loaders build it. Private to the files tokenizer*.c.
  */
-#ifndef TR_ENGINE_TEXT_TOKENIZER_PRIVATE_H
-#define TR_ENGINE_TEXT_TOKENIZER_PRIVATE_H
+#ifndef TR_ENGINE_TEXT_TOKENIZER_INTERNAL_H
+#define TR_ENGINE_TEXT_TOKENIZER_INTERNAL_H
 
 #include "config/json.h"
 #include "engine/text/added_tokens.h"

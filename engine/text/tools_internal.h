@@ -1,6 +1,6 @@
 /* What the parts of the tool-call parser share. */
-#ifndef TR_ENGINE_TEXT_TOOLS_PRIVATE_H
-#define TR_ENGINE_TEXT_TOOLS_PRIVATE_H
+#ifndef TR_ENGINE_TEXT_TOOLS_INTERNAL_H
+#define TR_ENGINE_TEXT_TOOLS_INTERNAL_H
 
 #include "engine/text/tools.h"
 

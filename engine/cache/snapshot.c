@@ -51,20 +51,20 @@ bool tr_snapshot_name_ok(const char *name)
 /* -- both ways over the same sequence of pages -- */
 
 /* The keys of page after page, as they must stand in the file. */
-struct walk {
+struct page_walk {
     struct tr_prefix chain;
     const int32_t *ids;
     int page_tokens;
 };
 
-static struct walk walk_begin(const struct head *h, const int32_t *ids)
+static struct page_walk walk_begin(const struct head *h, const int32_t *ids)
 {
-    struct walk w = {.ids = ids, .page_tokens = (int)h->facts.page_tokens};
+    struct page_walk w = {.ids = ids, .page_tokens = (int)h->facts.page_tokens};
     tr_prefix_init(&w.chain, h->facts.fingerprint, h->facts.owner);
     return w;
 }
 
-static struct page_head identity(const struct walk *w, enum kind kind)
+static struct page_head identity(const struct page_walk *w, enum kind kind)
 {
     return (struct page_head){.kind = kind,
                               .start = (w->chain.pages - 1) * w->page_tokens,
@@ -97,7 +97,7 @@ static int write_page(int fd, struct page_head h, const void *data, uint64_t byt
 static int write_file(int fd, const struct head *h, const int32_t *ids,
                       const struct tr_local_table *local, const struct tr_global_table *global)
 {
-    struct walk w = walk_begin(h, ids);
+    struct page_walk w = walk_begin(h, ids);
     int64_t n_pages = (int64_t)(h->n_tokens / h->facts.page_tokens);
     if (write_all(fd, h, sizeof *h) < 0 || write_all(fd, ids, h->n_tokens * sizeof *ids) < 0)
         return -1;
@@ -298,7 +298,7 @@ int tr_snapshot_read(struct tr_snapshot_file *f, const struct tr_local_table *lo
                      const struct tr_global_table *global, struct tr_err *err)
 {
     const struct head *h = &f->head;
-    struct walk w = walk_begin(h, f->ids);
+    struct page_walk w = walk_begin(h, f->ids);
     int64_t n_pages = (int64_t)(h->n_tokens / h->facts.page_tokens);
     int r = 0;
     for (int64_t i = 0; i < n_pages && r == 0; i++) {

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/blas.h"
 
-struct pass {
+struct dense_pass {
     const struct tr_weights *w;
     const struct tr_model_config *c;
     int n;            /* tokens */
@@ -26,7 +26,7 @@ static int take(float **ret, size_t rows, size_t columns)
     return *ret ? 0 : TR_ENOMEM;
 }
 
-static void pass_done(struct pass *s)
+static void pass_done(struct dense_pass *s)
 {
     float *all[] = {s->x, s->h, s->y, s->q, s->z, s->o, s->k, s->v, s->gate, s->up, s->part};
     for (size_t i = 0; i < TR_ARRAY_LEN(all); i++)
@@ -34,7 +34,7 @@ static void pass_done(struct pass *s)
     free(s->p);
 }
 
-static int pass_init(struct pass *s, const struct tr_weights *w, int n)
+static int pass_init(struct dense_pass *s, const struct tr_weights *w, int n)
 {
     const struct tr_model_config *c = &w->config;
     size_t rows = (size_t)n;
@@ -43,7 +43,7 @@ static int pass_init(struct pass *s, const struct tr_weights *w, int n)
         (size_t)TR_MAX(TR_MAX(c->dense_width, c->expert_width * c->n_shared), c->expert_width);
     size_t q = (size_t)c->n_heads * c->head_dim;
     size_t kv = (size_t)c->n_kv_heads * c->head_dim;
-    *s = (struct pass){.w = w, .c = c, .n = n};
+    *s = (struct dense_pass){.w = w, .c = c, .n = n};
     s->p = calloc((size_t)TR_MAX(n, c->n_experts) + 1, sizeof *s->p);
     if (!s->p || take(&s->x, rows, d) || take(&s->h, rows, d) || take(&s->y, rows, d) ||
         take(&s->q, rows, q) || take(&s->z, rows, q) || take(&s->o, rows, q) ||
@@ -68,7 +68,7 @@ static void rms(const float *x, const float *w, int n, double eps, float *y)
         y[i] = (float)((double)x[i] * r * (double)w[i]);
 }
 
-static void rms_rows(const struct pass *s, const float *x, const float *w, float *y)
+static void rms_rows(const struct dense_pass *s, const float *x, const float *w, float *y)
 {
     size_t d = (size_t)s->c->hidden_size;
     for (int t = 0; t < s->n; t++)
@@ -76,7 +76,7 @@ static void rms_rows(const struct pass *s, const float *x, const float *w, float
 }
 
 /* x += RMS(y; norm) */
-static void add_branch(const struct pass *s, const float *norm)
+static void add_branch(const struct dense_pass *s, const float *norm)
 {
     size_t n = (size_t)s->n * s->c->hidden_size;
     rms_rows(s, s->y, norm, s->y);
@@ -90,7 +90,8 @@ static double sigmoid(double x)
 }
 
 /* Norms every head of every token, and turns it by its position on local layers. */
-static void finish_heads(const struct pass *s, float *x, int heads, const float *norm, bool rotate)
+static void finish_heads(const struct dense_pass *s, float *x, int heads, const float *norm,
+                         bool rotate)
 {
     int d = s->c->head_dim;
     int half = d / 2;
@@ -109,7 +110,7 @@ static void finish_heads(const struct pass *s, float *x, int heads, const float 
     }
 }
 
-static void attend(const struct pass *s, int t, int head, int64_t window)
+static void attend(const struct dense_pass *s, int t, int head, int64_t window)
 {
     const struct tr_model_config *c = s->c;
     int d = c->head_dim;
@@ -139,7 +140,7 @@ static void attend(const struct pass *s, int t, int head, int64_t window)
     }
 }
 
-static void attention(const struct pass *s, const struct tr_layer *l, bool local)
+static void attention(const struct dense_pass *s, const struct tr_layer *l, bool local)
 {
     const struct tr_model_config *c = s->c;
     linear(&l->q, s->h, s->n, s->q);
@@ -156,7 +157,8 @@ static void attention(const struct pass *s, const struct tr_layer *l, bool local
     linear(&l->o, s->o, s->n, s->y);
 }
 
-static void mlp(const struct pass *s, const struct tr_mlp *m, const float *x, int rows, float *y)
+static void mlp(const struct dense_pass *s, const struct tr_mlp *m, const float *x, int rows,
+                float *y)
 {
     linear(&m->gate, x, rows, s->gate);
     linear(&m->up, x, rows, s->up);
@@ -167,7 +169,7 @@ static void mlp(const struct pass *s, const struct tr_mlp *m, const float *x, in
     linear(&m->down, s->gate, rows, y);
 }
 
-static double router_score(const struct pass *s, const struct tr_layer *l, int expert,
+static double router_score(const struct dense_pass *s, const struct tr_layer *l, int expert,
                            const float *x)
 {
     int d = s->c->hidden_size;
@@ -184,7 +186,7 @@ static double router_score(const struct pass *s, const struct tr_layer *l, int e
 }
 
 /* y += the routed experts' sum for one token. */
-static void routed(const struct pass *s, const struct tr_layer *l, const float *x, float *y)
+static void routed(const struct dense_pass *s, const struct tr_layer *l, const float *x, float *y)
 {
     const struct tr_model_config *c = s->c;
     bool taken[TR_MAX_EXPERTS] = {0};
@@ -212,7 +214,7 @@ static void routed(const struct pass *s, const struct tr_layer *l, const float *
     }
 }
 
-static void run_layer(const struct pass *s, int i)
+static void run_layer(const struct dense_pass *s, int i)
 {
     const struct tr_layer *l = &s->w->layers[i];
     size_t d = (size_t)s->c->hidden_size;
@@ -231,12 +233,12 @@ static void run_layer(const struct pass *s, int i)
 
 int tr_reference_logits(const struct tr_weights *w, const int32_t *tokens, int n, float *logits)
 {
-    struct pass s;
+    struct dense_pass s;
     size_t d = (size_t)w->config.hidden_size;
     if (w->head.type != TR_W_F32 || w->layers[0].q.type != TR_W_F32)
         return TR_EUNSUPPORTED;
-    int rc = pass_init(&s, w, n);
-    if (rc == 0) {
+    int r = pass_init(&s, w, n);
+    if (r == 0) {
         for (int t = 0; t < n; t++) {
             tr_weights_embed(w, tokens[t], s.x + t * d);
             for (size_t i = 0; i < d; i++)
@@ -248,5 +250,5 @@ int tr_reference_logits(const struct tr_weights *w, const int32_t *tokens, int n
         linear(&w->head, s.h, n, logits);
     }
     pass_done(&s);
-    return rc;
+    return r;
 }

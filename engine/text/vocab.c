@@ -93,7 +93,7 @@ void tr_vocab_done(struct tr_vocab *v)
     *v = (struct tr_vocab){0};
 }
 
-static struct tr_span key(const struct tr_vocab *v, const struct tr_token_index *x, uint32_t id)
+static struct tr_slice key(const struct tr_vocab *v, const struct tr_token_index *x, uint32_t id)
 {
     return x == &v->by_text ? v->tokens[id].text : v->tokens[id].bytes;
 }
@@ -102,7 +102,7 @@ static int32_t find(const struct tr_vocab *v, const struct tr_token_index *x, co
                     size_t n)
 {
     for (size_t i = hash(text, n) & x->mask; x->slots[i]; i = (i + 1) & x->mask) {
-        struct tr_span k = key(v, x, x->slots[i] - 1);
+        struct tr_slice k = key(v, x, x->slots[i] - 1);
 
         if (k.n == n && memcmp(tr_vocab_text(v, k), text, n) == 0)
             return (int32_t)(x->slots[i] - 1);
@@ -112,7 +112,7 @@ static int32_t find(const struct tr_vocab *v, const struct tr_token_index *x, co
 
 static void insert(struct tr_vocab *v, struct tr_token_index *x, int32_t id)
 {
-    struct tr_span k = key(v, x, (uint32_t)id);
+    struct tr_slice k = key(v, x, (uint32_t)id);
     size_t i = hash(tr_vocab_text(v, k), k.n) & x->mask;
 
     while (x->slots[i])
@@ -144,14 +144,14 @@ static int write_token(struct tr_vocab *v, struct tr_token *t, const char *text,
     tr_buf_addc(&v->text, '\0');
     bytes = (uint32_t)v->text.len;
     if (tr_alphabet_decode(text, n, &v->text)) {
-        t->bytes = (struct tr_span){bytes, (uint32_t)v->text.len - bytes};
+        t->bytes = (struct tr_slice){bytes, (uint32_t)v->text.len - bytes};
         tr_buf_addc(&v->text, '\0');
     } else {
-        t->bytes = (struct tr_span){at, (uint32_t)n};
+        t->bytes = (struct tr_slice){at, (uint32_t)n};
     }
     if (v->text.oom)
         return TR_ENOMEM;
-    t->text = (struct tr_span){at, (uint32_t)n};
+    t->text = (struct tr_slice){at, (uint32_t)n};
     return TR_OK;
 }
 

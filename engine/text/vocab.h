@@ -21,15 +21,15 @@ enum tr_token_flags {
 };
 
 /* A part of tr_vocab.text. */
-struct tr_span {
+struct tr_slice {
     uint32_t at, n;
 };
 
 /* text and bytes are the same part where a token stands for its text literally: added tokens, and
  * texts that are not of the byte-level alphabet. */
 struct tr_token {
-    struct tr_span text;  /* as in the file; n = 0: the id has no token */
-    struct tr_span bytes; /* what it stands for */
+    struct tr_slice text;  /* as in the file; n = 0: the id has no token */
+    struct tr_slice bytes; /* what it stands for */
     unsigned flags;
 };
 
@@ -62,7 +62,7 @@ int32_t tr_vocab_find_bytes(const struct tr_vocab *v, const char *bytes, size_t 
 
 /* The token of an id, NULL if the id is out of range or has none. */
 const struct tr_token *tr_vocab_token(const struct tr_vocab *v, int32_t id);
-static inline const char *tr_vocab_text(const struct tr_vocab *v, struct tr_span span)
+static inline const char *tr_vocab_text(const struct tr_vocab *v, struct tr_slice span)
 {
     return v->text.data + span.at;
 }

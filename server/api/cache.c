@@ -36,11 +36,11 @@ void srv_capacity(struct srv_req *req)
 
 /* -- snapshots -- */
 
-struct params {
+struct save_params {
     struct tr_json name, prompt, cache_salt;
 };
 
-#define AT(member) offsetof(struct params, member)
+#define AT(member) offsetof(struct save_params, member)
 
 static const struct srv_field save_rows[] = {
     SRV_IGNORED_FIELD("model", "there is one"),
@@ -73,7 +73,7 @@ static void owner_of(const struct srv_req *req, uint64_t owner[2])
     owner[1] = h.hi;
 }
 
-static int scope_of(const struct srv_req *req, const struct params *p,
+static int scope_of(const struct srv_req *req, const struct save_params *p,
                     struct tr_snapshot_scope *ret, struct tr_err *err)
 {
     owner_of(req, ret->owner);
@@ -121,7 +121,7 @@ static void add_snapshot(struct tr_buf *out, const struct tr_snapshot *s)
 
 /* The document of a request's body, and its fields. */
 static int read_params(const struct srv_req *req, const struct srv_table *const *tables,
-                       struct json_t **doc, struct tr_json *root, struct params *p,
+                       struct json_t **doc, struct tr_json *root, struct save_params *p,
                        struct tr_err *err)
 {
     int r = tr_json_parse(doc, req->body.len ? req->body.data : "{}",
@@ -136,7 +136,7 @@ static int save(struct srv_req *req, struct tr_err *err)
 {
     struct json_t *doc = NULL;
     struct tr_json root;
-    struct params p = {0};
+    struct save_params p = {0};
     struct tr_ids ids = {0};
     struct tr_snapshot_scope scope;
     struct tr_snapshot made;
@@ -166,7 +166,7 @@ static int restore(struct srv_req *req, struct tr_err *err)
 {
     struct json_t *doc = NULL;
     struct tr_json root;
-    struct params p = {0};
+    struct save_params p = {0};
     struct tr_snapshot_scope scope;
     struct tr_snapshot made;
     int r = read_params(req, srv_snapshot_restore_tables, &doc, &root, &p, err);

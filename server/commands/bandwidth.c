@@ -17,7 +17,7 @@ enum {
 #define HUGE_PAGE   (2UL << 20)
 #define SHARE_BYTES (256UL << 20) /* of one thread */
 
-struct reader {
+struct stream {
     pthread_t thread;
     const uint64_t *words; /* SHARE_BYTES */
     uint64_t sum;          /* keeps the reads from being dropped */
@@ -25,7 +25,7 @@ struct reader {
 
 static void *read_share(void *arg)
 {
-    struct reader *r = arg;
+    struct stream *r = arg;
     uint64_t lanes[LANES] = {0};
     for (size_t i = 0; i < SHARE_BYTES / sizeof *r->words; i += LANES) {
         __builtin_prefetch(r->words + i + AHEAD);
@@ -51,7 +51,7 @@ double srv_median(double *values, int n)
 
 double srv_read_bandwidth(int n_threads)
 {
-    struct reader readers[MAX_THREADS] = {0};
+    struct stream readers[MAX_THREADS] = {0};
     int n = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;
     size_t n_words = SHARE_BYTES / sizeof(uint64_t);
     uint64_t *memory = aligned_alloc(HUGE_PAGE, SHARE_BYTES * (size_t)n);

@@ -18,7 +18,7 @@
 enum { MAX_JOBS = 4096, MAX_REPEAT = 1000, DECODE_STEPS = 64 };
 
 /* What one test sees of its jobs; written on the engine's thread. */
-struct run {
+struct bench_run {
     struct srv_ask ask; /* its mutex guards the rest */
     int n_jobs;
     int n_begun;       /* jobs with a first token */
@@ -40,7 +40,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 
 static void on_event(void *arg, const struct tr_event *event)
 {
-    struct run *run = arg;
+    struct bench_run *run = arg;
     uint64_t *hash = event->user;
     if (event->kind == TR_EVENT_TOKEN) {
         *hash = hash_bytes(*hash, &event->token, sizeof event->token);
@@ -60,7 +60,7 @@ static void on_event(void *arg, const struct tr_event *event)
 }
 
 /* Runs n jobs of arbitrary prompts side by side; each answers with exactly max_tokens. */
-static int run_jobs(struct tr_engine *e, struct run *run, int n, int n_prompt, int max_tokens,
+static int run_jobs(struct tr_engine *e, struct bench_run *run, int n, int n_prompt, int max_tokens,
                     struct tr_err *err)
 {
     run->engine = e;
@@ -112,7 +112,7 @@ static void report(const struct tr_options *o, int n_threads, const struct resul
     fflush(stdout);
 }
 
-static uint64_t hash_of(const struct run *run)
+static uint64_t hash_of(const struct bench_run *run)
 {
     uint64_t hash = 0;
     for (int i = 0; i < run->n_jobs; i++)
@@ -142,8 +142,8 @@ static struct tr_engine_stats stats_after(struct tr_engine *e, const struct tr_e
     }
 }
 
-static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
-                         struct tr_err *err)
+static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct bench_run *run,
+                         int n, struct tr_err *err)
 {
     const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
@@ -165,8 +165,8 @@ static int bench_prefill(const struct tr_options *o, struct tr_engine *e, struct
     return 0;
 }
 
-static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct run *run, int n,
-                        struct tr_err *err)
+static int bench_decode(const struct tr_options *o, struct tr_engine *e, struct bench_run *run,
+                        int n, struct tr_err *err)
 {
     const struct tr_engine_info *info = tr_engine_info(e);
     double rates[MAX_REPEAT];
@@ -205,7 +205,7 @@ static int number(const char *text, int max)
     return *end || n < 1 || n > max ? -1 : (int)n;
 }
 
-static int run_tests(const struct tr_options *o, struct tr_engine *e, struct run *run,
+static int run_tests(const struct tr_options *o, struct tr_engine *e, struct bench_run *run,
                      struct tr_err *err)
 {
     int r = 0;
@@ -232,7 +232,7 @@ int srv_bench(const struct tr_options *o)
         fprintf(stderr, "trinityd: prefill and decode: expected numbers, as in 1,8,16\n");
         return 2;
     }
-    struct run *run = calloc(1, sizeof *run);
+    struct bench_run *run = calloc(1, sizeof *run);
     if (!run) {
         fprintf(stderr, "trinityd: out of memory\n");
         return 1;

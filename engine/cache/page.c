@@ -108,7 +108,7 @@ int32_t *tr_page_ids(const struct tr_page *page)
     return p->ids + (size_t)(page - p->pages) * (size_t)p->page_tokens;
 }
 
-/* -- the index -- */
+/* ---- the index ---- */
 
 static struct tr_page **bucket_of(struct tr_page_pool *p, struct tr_hash key)
 {
@@ -199,7 +199,7 @@ struct tr_page *tr_page_find(struct tr_page_pool *p, struct tr_hash key, int64_t
     return page;
 }
 
-/* -- references and memory -- */
+/* ---- references and memory ---- */
 
 /* Gives a free page's memory back to the system. The pool then stops asking for huge pages, since
  * the kernel would fill the holes again behind our back. */

@@ -48,7 +48,7 @@ bool tr_snapshot_name_ok(const char *name)
     return n && n <= MAX_NAME && name[0] != '.' && strspn(name, allowed) == n;
 }
 
-/* -- both ways over the same sequence of pages -- */
+/* ---- both ways over the same sequence of pages ---- */
 
 /* The keys of page after page, as they must stand in the file. */
 struct page_walk {
@@ -71,7 +71,7 @@ static struct page_head identity(const struct page_walk *w, enum kind kind)
                               .key = kind == KIND_LOCAL ? w->chain.local : w->chain.global};
 }
 
-/* -- writing -- */
+/* ---- writing ---- */
 
 static int write_all(int fd, const void *bytes, size_t n)
 {
@@ -157,7 +157,7 @@ done:
     return r;
 }
 
-/* -- reading -- */
+/* ---- reading ---- */
 
 static int read_all(int fd, void *bytes, size_t n)
 {

@@ -46,7 +46,7 @@ static void pin_done(struct pin *pin)
     tr_global_table_done(&pin->global);
 }
 
-/* -- on the engine thread -- */
+/* ---- on the engine thread ---- */
 
 static void let_go(struct tr_engine *e, void *arg)
 {
@@ -115,7 +115,7 @@ static void finish(struct tr_engine *e, struct pin *pin, bool good)
     (void)tr__inbox_call(&e->inbox, let_go, pin);
 }
 
-/* -- on the caller's thread -- */
+/* ---- on the caller's thread ---- */
 
 static int check(const struct tr_engine *e, const char *name, struct tr_err *err)
 {

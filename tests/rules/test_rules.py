@@ -111,6 +111,8 @@ BREACHES = [
     ("include-directions", {"server/http/reply.c": '#include "server/call/call.h"\n'}, "server/http/ must not include server/call/call.h"),
     ("include-directions", {"server/call/call.c": '#include "server/api/chat.h"\n'}, "server/call/ must not include"),
     ("include-directions", {"server/api/chat.c": '#include "engine/forward/forward.h"\n'}, "server/api/ must not include"),
+    ("include-directions", {"engine/engine.h": swap("engine/types.h", "engine/run/run.h")}, "engine/ must not include engine/run/run.h"),
+    ("include-directions", {"engine/attic/a.c": '#include "config/buf.h"\n'}, "engine/attic/ is a room that"),
     ("include-directions", {"server/main.c": swap("engine/engine.h", "server/call/call_internal.h")}, "private to its folder"),
     ("homes", {"server/main.c": swap('"engine/engine.h"', "<cblas.h>")}, "cblas.h belongs in"),
     ("engine-is-silent", {"engine/run/open.c": swap("    return", "    exit(1);\n    return")}, "exit: the engine neither"),

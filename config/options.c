@@ -9,8 +9,8 @@
 #include "config/json.h"
 #include "config/option_value.h"
 
-#define ENV_PREFIX       "TRINITYD_"
-#define MAX_CONFIG_BYTES (1U << 20)
+#define ENV_PREFIX "TRINITYD_"
+enum { MAX_CONFIG_BYTES = 1 << 20 };
 
 static const char *const command_names[] = {[TR_COMMAND_SERVE] = "serve",
                                             [TR_COMMAND_GENERATE] = "generate",

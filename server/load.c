@@ -8,8 +8,8 @@
 #include "config/clock.h"
 #include "server/log.h"
 
-#define SECOND_NS    1000000000LL
-#define MAX_TEMPLATE (256 * 1024) /* bytes */
+#define SECOND_NS 1000000000LL
+enum { MAX_TEMPLATE = 256 * 1024 }; /* bytes */
 
 struct progress {
     int64_t begun_ns; /* CLOCK_MONOTONIC; 0 = not yet */

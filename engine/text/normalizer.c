@@ -8,7 +8,7 @@
 
 #include "engine/text/unicode.h"
 
-#define MAX_STEPS 32
+enum { MAX_STEPS = 32 };
 #define MAX_BYTES ((size_t)1 << 30) /* of a text that replacing has made longer */
 
 /* One of: a normal form; a string put in front; a pattern and what replaces its matches. */

@@ -17,8 +17,7 @@
 #include "engine/text/unicode.h"
 
 /* What one search may cost: steps of the matcher, and KiB for its backtracking. */
-#define MAX_STEPS 10000000
-#define MAX_HEAP  (64 * 1024)
+enum { MAX_STEPS = 10000000, MAX_HEAP = 64 * 1024 };
 
 struct tr_pattern {
     char *literal; /* one of the three */

@@ -11,7 +11,7 @@
 #include "engine/text/pattern.h"
 #include "engine/text/splits.h"
 
-#define MAX_STAGES 32
+enum { MAX_STAGES = 32 };
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 

@@ -19,7 +19,7 @@
 
 #include "engine/text/unicode.h"
 
-#define MAX_DEPTH 64 /* of groups */
+enum { MAX_DEPTH = 64 }; /* of groups */
 
 #define SPACE           "\\p{wspace}"
 #define NO_SPACE        "\\P{wspace}"

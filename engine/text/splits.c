@@ -7,7 +7,7 @@
 #include "engine/text/unicode.h"
 
 /* Digit runs are cut into chunks of this size, counted from the right, before they are cut in threes. */
-#define CHUNK 510
+enum { CHUNK = 510 };
 
 #define CHUNKS      "\\p{Nd}{1,510}(?=(?>\\p{Nd}{510})*(?:\\P{Nd}|$))|\\G\\p{Nd}{510}"
 #define FIRST_GROUP "\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)"

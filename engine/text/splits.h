@@ -23,7 +23,7 @@ struct tr_known_split {
 };
 
 /* In the order in which the family applies them, each to the pieces of the one before. */
-#define TR_KNOWN_SPLITS 5
+enum { TR_KNOWN_SPLITS = 5 };
 extern const struct tr_known_split tr_known_splits[TR_KNOWN_SPLITS];
 
 #endif

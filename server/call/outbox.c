@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POOL_MAX 4096 /* nodes kept for reuse: about 1 MiB */
+enum { POOL_MAX = 4096 }; /* nodes kept for reuse: about 1 MiB */
 
 int srv_outbox_init(struct srv_outbox *o, uv_loop_t *loop, uv_async_cb wake, void *data)
 {

@@ -14,7 +14,7 @@
 
 #include "engine/engine.h"
 
-#define SRV_MAX_LOGPROBS 20 /* alternatives a token may carry */
+enum { SRV_MAX_LOGPROBS = 20 }; /* alternatives a token may carry */
 
 struct srv_event {
     struct srv_event *next;

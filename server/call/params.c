@@ -7,9 +7,11 @@
 
 #include "server/call/outbox.h"
 
-#define MAX_STOPS      64
-#define MAX_STOP_BYTES 4096 /* each */
-#define MAX_LENGTH     INT64_MAX
+enum {
+    MAX_STOPS = 64,
+    MAX_STOP_BYTES = 4096 /* each */
+};
+#define MAX_LENGTH INT64_MAX
 
 #define AT(member) offsetof(struct srv_params, member)
 

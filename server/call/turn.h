@@ -16,7 +16,7 @@
 
 struct srv_choice;
 
-#define SRV_MAX_TAGS 4
+enum { SRV_MAX_TAGS = 4 };
 
 /* How the turns of a call are read. Zeroed: not at all, the text is the answer. */
 struct srv_turn_rules {

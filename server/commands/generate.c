@@ -17,7 +17,7 @@
 #include "server/load.h"
 #include "server/log.h"
 
-#define MAX_TEXT (32U << 20)
+enum { MAX_TEXT = 32 << 20 };
 
 /* Tokens on their way to the main thread. */
 struct queue {

@@ -12,7 +12,7 @@
 
 #include "server/commands/commands.h"
 
-#define TIMEOUT_SECONDS 5
+enum { TIMEOUT_SECONDS = 5 };
 
 static int fail(const char *what, const char *why)
 {

@@ -9,7 +9,7 @@
 
 #include "server/http/request.h"
 
-#define SRV_HEAD_MAX (32 * 1024) /* names and values together */
+enum { SRV_HEAD_MAX = 32 * 1024 }; /* names and values together */
 
 void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd);
 /* What is wrong with it, NULL = nothing. version "HTTP/1.1", uri as sent. */

@@ -11,10 +11,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG         4096
-#define ACCEPTS_A_TURN  64  /* so that a flood of connections does not starve the streams */
-#define RETRY_MS        100 /* out of descriptors: look again */
-#define FIRST_PASSED_FD 3   /* systemd's protocol */
+enum {
+    BACKLOG = 4096,
+    ACCEPTS_A_TURN = 64, /* so that a flood of connections does not starve the streams */
+    RETRY_MS = 100,      /* out of descriptors: look again */
+    FIRST_PASSED_FD = 3  /* systemd's protocol */
+};
 
 static int add_socket(struct srv_listen *l, int fd)
 {

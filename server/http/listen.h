@@ -14,7 +14,7 @@
 #include "config/err.h"
 #include "config/options.h"
 
-#define SRV_MAX_SOCKETS 4
+enum { SRV_MAX_SOCKETS = 4 };
 
 /* Takes over the connected, non-blocking socket. */
 typedef void (*srv_accept_fn)(void *arg, int fd, const struct sockaddr *addr, socklen_t n);

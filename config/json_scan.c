@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Bytes on the heap, with malloc's own: jansson 2.14's structs, and hash tables and arrays as they grow. */
+/* Bytes on the heap, with malloc's own: jansson 2.14's structs, and hash tables and arrays as they
+ * grow. */
 enum {
     OBJECT_BYTES = 224,
     ARRAY_BYTES = 128,

@@ -1,7 +1,7 @@
 /*
- * What is looked for in a JSON text before jansson reads it: nesting, the memory that the document will take, and
- * integers that no machine word holds. Knows strings, brackets and numbers only; whatever else is wrong with the
- * text, jansson finds.
+ * What is looked for in a JSON text before jansson reads it: nesting, the memory that the document
+ * will take, and integers that no machine word holds. Knows strings, brackets and numbers only;
+ * whatever else is wrong with the text, jansson finds.
  */
 #ifndef TR_CONFIG_JSON_SCAN_H
 #define TR_CONFIG_JSON_SCAN_H

@@ -160,8 +160,9 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* Kubernetes tells pods about Services in variables named after them: of a Service "trinityd" or "trinityd-x" they
- * look like ours, as in TRINITYD_X_SERVICE_HOST, TRINITYD_X_PORT=tcp://10.0.0.1:80 and TRINITYD_X_PORT_80_TCP_ADDR. */
+/* Kubernetes tells pods about Services in variables named after them: of a Service "trinityd" or
+ * "trinityd-x" they look like ours, as in TRINITYD_X_SERVICE_HOST,
+ * TRINITYD_X_PORT=tcp://10.0.0.1:80 and TRINITYD_X_PORT_80_TCP_ADDR. */
 static bool is_service_link(const char *name, const char *value)
 {
     static const char *const ends[] = {"SERVICE_HOST", "SERVICE_PORT", "_TCP",       "_UDP",
@@ -352,8 +353,8 @@ static char *strip(char *line, bool first)
     return line;
 }
 
-/* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not count. A file without a
- * key is an error: who names one does not mean to let everybody in. */
+/* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not count.
+ * A file without a key is an error: who names one does not mean to let everybody in. */
 static int read_keys(struct tr_options *o, struct tr_err *err)
 {
     static const char name[] = "api_key_file";

@@ -36,7 +36,8 @@ enum tr_option_flags { TR_RELOAD = 1, TR_SECRET = 2 };
 /* What the program is to do instead of running the command. */
 enum tr_option_action { TR_ACTION_RUN, TR_ACTION_HELP, TR_ACTION_VERSION, TR_ACTION_PRINT_CONFIG };
 
-/* Values of CHOICE rows. Those of isa, weights and kv_type are the engine's, log_level's the log's. */
+/* Values of CHOICE rows. Those of isa, weights and kv_type are the engine's, log_level's the
+ * log's. */
 enum tr_log_format { TR_LOG_FORMAT_TEXT, TR_LOG_FORMAT_JSON };
 enum tr_speculation { TR_SPECULATION_NONE, TR_SPECULATION_NGRAM };
 enum tr_metrics_compat { TR_METRICS_COMPAT_NONE, TR_METRICS_COMPAT_VLLM };

@@ -82,7 +82,8 @@ static void add_json(struct tr_buf *line, enum srv_log_level level, const char *
     tr_buf_addc(line, '}');
 }
 
-/* What a terminal takes for more than a character: control characters of one byte and of two, and what is no UTF-8. */
+/* What a terminal takes for more than a character: control characters of one byte and of two, and
+ * what is no UTF-8. */
 static bool is_plain(const char *s, size_t n, size_t *ret_n)
 {
     uint32_t c;

@@ -20,7 +20,8 @@ enum srv_log_level { SRV_LOG_ERROR, SRV_LOG_WARN, SRV_LOG_INFO, SRV_LOG_DEBUG };
 /* Lines above `level` are dropped from now on; json chooses the form. Before the first call:
  * info, text. */
 void srv_log_setup(enum srv_log_level level, bool json);
-/* From now on lines are written by a thread. Without it, and if there can be none, where they arise. */
+/* From now on lines are written by a thread. Without it, and if there can be none, where they
+ * arise. */
 void srv_log_start(void);
 /* Waits at most `ms` for the ring to be written; what is left then is lost. */
 void srv_log_stop(int ms);

@@ -1,9 +1,11 @@
 /*
- * Attention over pages: which keys, in which order. The arithmetic of one block is a kernel (kernels.h, attn).
+ * Attention over pages: which keys, in which order. The arithmetic of one block is a kernel
+ * (kernels.h, attn).
  *
- * A token's blocks and pieces are determined by its position alone, whatever tile it is computed in and whatever pages
- * hold the keys. Tokens of a tile that see the same part of a block go through the kernel together, so that a full
- * block is read once for all of them; at the edges (the diagonal, the far end of the window) each token goes alone.
+ * A token's blocks and pieces are determined by its position alone, whatever tile it is computed in
+ * and whatever pages hold the keys. Tokens of a tile that see the same part of a block go through
+ * the kernel together, so that a full block is read once for all of them; at the edges (the
+ * diagonal, the far end of the window) each token goes alone.
  */
 #include "engine/cache/layout.h"
 

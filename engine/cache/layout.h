@@ -27,7 +27,8 @@ struct tr_kv_layout {
 void tr_kv_layout_init(struct tr_kv_layout *l, enum tr_kv_type type, int page_tokens, int n_layers,
                        int n_kv_heads, int head_dim);
 
-/* Offset in a page of the key and value sub-block that holds slot `slot` (position % page_tokens). */
+/* Offset in a page of the key and value sub-block that holds slot `slot` (position %
+ * page_tokens). */
 static inline size_t tr_kv_key_offset(const struct tr_kv_layout *l, int layer, int head, int slot)
 {
     return ((size_t)layer * l->n_kv_heads + head) * l->head_bytes +
@@ -48,9 +49,9 @@ void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int he
                float *k, float *v);
 
 /*
- * Attention of some consecutive tokens' query rows of one KV head over pages. Key blocks of 64 and pieces of 2048
- * are cut at absolute positions and merged in order: a token's result depends on its q and on the keys and
- * values it sees, and on nothing else.
+ * Attention of some consecutive tokens' query rows of one KV head over pages. Key blocks of 64 and
+ * pieces of 2048 are cut at absolute positions and merged in order: a token's result depends on its
+ * q and on the keys and values it sees, and on nothing else.
  */
 struct tr_kv_query {
     float *q;     /* [n_tokens][group][head_dim]: `group` query heads share the KV head */

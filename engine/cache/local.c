@@ -34,7 +34,8 @@ void tr_rope_table(const struct tr_rope *rope, int64_t position, float *table)
     }
 }
 
-/* Half-split pairs: (x[i], x[i + D/2]) turn by the angle of frequency i. x and y may be the same. */
+/* Half-split pairs: (x[i], x[i + D/2]) turn by the angle of frequency i. x and y may be the
+ * same. */
 static void rotate(const float *x, const float *table, int head_dim, float *y)
 {
     int half = head_dim / 2;

@@ -36,7 +36,8 @@ void tr_rope_done(struct tr_rope *rope);
 /* table: [head_dim / 2] cosines, then [head_dim / 2] sines. */
 void tr_rope_table(const struct tr_rope *rope, int64_t position, float *table);
 
-/* Stores token `pos`'s normed, unrotated key and its value, rotating the key by its position's table. */
+/* Stores token `pos`'s normed, unrotated key and its value, rotating the key by its position's
+ * table. */
 void tr_local_write(const struct tr_kv_layout *l, const struct tr_local_table *t, int layer,
                     int head, int64_t pos, const float *table, const float *k, const float *v);
 /* q->q holds normed, unrotated queries; it is rotated in place by tables [n_tokens][head_dim]. */

@@ -47,8 +47,9 @@ int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
                         const struct tr_prefix_use *use, int64_t n_computed, int64_t n_max,
                         int64_t *ret_matched);
 
-/* Seals the pages that n_computed tokens fill and that are not sealed yet. resume [n_resume]: points
- * at which a later request may resume; their tails are kept longer. compare: see tr_local_seal. */
+/* Seals the pages that n_computed tokens fill and that are not sealed yet. resume [n_resume]:
+ * points at which a later request may resume; their tails are kept longer. compare: see
+ * tr_local_seal. */
 void tr_prefix_seal(struct tr_pages *p, const struct tr_prefix_shape *s,
                     const struct tr_prefix_use *use, int64_t n_computed, const int64_t *resume,
                     int n_resume, bool compare);

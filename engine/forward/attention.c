@@ -1,7 +1,8 @@
 /*
- * Gated attention. Every layer: q and k are RMS-normed per head, v is not; the output is multiplied per channel by
- * sigmoid(W_G h) before W_O, h being what q, k and v are made from. Local layers keep rotated keys and look back
- * `window` keys; global layers know no positions. Which is which is one switch, here.
+ * Gated attention. Every layer: q and k are RMS-normed per head, v is not; the output is multiplied
+ * per channel by sigmoid(W_G h) before W_O, h being what q, k and v are made from. Local layers
+ * keep rotated keys and look back `window` keys; global layers know no positions. Which is which is
+ * one switch, here.
  */
 #include "engine/forward/internal.h"
 
@@ -70,8 +71,8 @@ static void attend_tile(const struct worker *w, const struct tr_layer *l, int la
 }
 
 /*
- * A thread that has whole KV heads stores their keys and reads them without waiting for the others. Otherwise all keys
- * are stored first, and (tile, head) pairs are handed out.
+ * A thread that has whole KV heads stores their keys and reads them without waiting for the others.
+ * Otherwise all keys are stored first, and (tile, head) pairs are handed out.
  */
 static void attend(const struct worker *w, const struct tr_layer *l, int layer)
 {

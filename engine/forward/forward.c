@@ -1,8 +1,8 @@
 /*
  * The AFMoE forward pass over a batch (transformers' AfmoeForCausalLM).
  *
- * All compute threads run the same code; a phase works on rows or on output columns, and sync_threads separates
- * phases. A row's numbers never depend on the other rows.
+ * All compute threads run the same code; a phase works on rows or on output columns, and
+ * sync_threads separates phases. A row's numbers never depend on the other rows.
  */
 #include "engine/forward/internal.h"
 
@@ -57,7 +57,8 @@ static void norm_rows(const struct worker *w, const float *norm, unsigned forms)
         norm_row(w, r, norm, forms);
 }
 
-/* x += RMS(branch; branch_norm), then h = RMS(x; next_norm): the sandwich. next_norm NULL: after the last layer. */
+/* x += RMS(branch; branch_norm), then h = RMS(x; next_norm): the sandwich. next_norm NULL: after
+ * the last layer. */
 static void close_branch(const struct worker *w, const float *branch_norm, const float *next_norm,
                          unsigned forms)
 {

@@ -40,8 +40,8 @@ struct tr_forward_options {
     int max_head_rows; /* rows of one head pass */
 };
 
-/* What a test may look at (NULL = off): called by one thread, between phases, for each layer's row.
- */
+/* What a test may look at (NULL = off): called by one thread, between phases, for each layer's
+ * row. */
 struct tr_forward_probe {
     void *arg;
     /* x: residual stream after the layer [hidden]; z: gate logits W_G x [heads * head_dim]; row: in
@@ -64,7 +64,8 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret
 /* Logits of the kept rows [first, first + n), n <= max_head_rows: a pointer to [n][*ret_stride]
  * floats, valid until the next call. Columns vocab_size.. are padding. */
 const float *tr_forward_head(struct tr_forward *f, int first, int n, size_t *ret_stride);
-/* Bytes of the experts that the passes so far have read: of each layer those that some row chose. */
+/* Bytes of the experts that the passes so far have read: of each layer those that some row
+ * chose. */
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f);
 
 #endif

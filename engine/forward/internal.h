@@ -112,8 +112,8 @@ static inline void warm(const struct worker *w, const struct tr_matrix *m)
     tr_matmul_warm(m, w->tid, w->n_threads);
 }
 
-/* Fills the forms of columns [begin, end) of a row from its f32; begin is a multiple of CUT, and so is end unless it is
- * the row's. */
+/* Fills the forms of columns [begin, end) of a row from its f32; begin is a multiple of CUT, and so
+ * is end unless it is the row's. */
 static inline void prepare_columns(const struct worker *w, const struct tr_rows *rows, int row,
                                    int begin, int end, unsigned forms)
 {
@@ -127,8 +127,8 @@ static inline void prepare_columns(const struct worker *w, const struct tr_rows 
 
 /* attention.c: h -> branch. Ends without a barrier. */
 void tr__attention(const struct worker *w, const struct tr_layer *l, int layer);
-/* mlp.c: h -> branch, for the first layers and for those with experts. End without a barrier; after it, tr__combine makes
- * the branch of this thread's rows from what tr__moe left. */
+/* mlp.c: h -> branch, for the first layers and for those with experts. End without a barrier; after
+ * it, tr__combine makes the branch of this thread's rows from what tr__moe left. */
 void tr__dense_mlp(const struct worker *w, const struct tr_layer *l);
 void tr__moe(const struct worker *w, const struct tr_layer *l, int layer);
 void tr__combine(const struct worker *w, const struct tr_layer *l);

@@ -1,10 +1,12 @@
 /*
- * SwiGLU MLPs: dense in the first layers, then a sigmoid router over experts beside a shared expert.
+ * SwiGLU MLPs: dense in the first layers, then a sigmoid router over experts beside a shared
+ * expert.
  *
- * Scores are sigmoid(W_r h) in fp32. The k largest of score + bias are chosen (ties: lowest expert); the bias has no
- * other use. Weights are the plain scores of the chosen, divided by their sum, times route_scale; the shared expert is
- * not scaled. The batch's rows are grouped by expert so that each expert's weights are read once; every (row, rank)
- * result has its own slot, and a row sums its slots in order of rank, so order of arrival can't matter.
+ * Scores are sigmoid(W_r h) in fp32. The k largest of score + bias are chosen (ties: lowest
+ * expert); the bias has no other use. Weights are the plain scores of the chosen, divided by their
+ * sum, times route_scale; the shared expert is not scaled. The batch's rows are grouped by expert
+ * so that each expert's weights are read once; every (row, rank) result has its own slot, and a row
+ * sums its slots in order of rank, so order of arrival can't matter.
  */
 #include "engine/forward/internal.h"
 
@@ -119,7 +121,8 @@ static void group_rows(struct tr_forward *f, const struct tr_layer *l)
     }
 }
 
-/* The forms of the rows that an expert reads. Its matrices, and other experts, may be of any types. */
+/* The forms of the rows that an expert reads. Its matrices, and other experts, may be of any
+ * types. */
 static unsigned in_forms(const struct tr_mlp *e)
 {
     return tr_wtype_form(e->gate.type) | tr_wtype_form(e->up.type);
@@ -154,7 +157,8 @@ static int next_chosen(const struct tr_forward *f, int e)
     return e;
 }
 
-/* One expert for its rows, whole, on this thread; `after`: what the thread will probably read then, or NULL. */
+/* One expert for its rows, whole, on this thread; `after`: what the thread will probably read then,
+ * or NULL. */
 static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin, int end,
                        const struct tr_matrix *after)
 {
@@ -276,8 +280,8 @@ void tr__combine(const struct worker *w, const struct tr_layer *l)
     }
 }
 
-/* Experts chosen and slots laid out; meanwhile the shared expert's SwiGLU. Few rows: one thread does the former, another
- * the latter. */
+/* Experts chosen and slots laid out; meanwhile the shared expert's SwiGLU. Few rows: one thread
+ * does the former, another the latter. */
 static void choose_and_group(const struct worker *w, const struct tr_layer *l)
 {
     struct tr_forward *f = w->f;

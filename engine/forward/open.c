@@ -1,7 +1,8 @@
 /*
  * The forward pass's memory: every buffer of a step in one region, sized once.
  *
- * The same walk over the buffers runs twice: without memory it counts bytes, with memory it hands them out.
+ * The same walk over the buffers runs twice: without memory it counts bytes, with memory it hands
+ * them out.
  */
 #include "engine/forward/internal.h"
 

@@ -217,7 +217,8 @@ INLINE void attn_rows(enum tr_kv_type type, int n_r, const struct tr_attn_block 
     int end = TR_CEIL_DIV(b->hi, TR_ATTN_SUB);
     if (end - sub < SUBS)
         memset(p, 0, sizeof p);
-    /* sub-blocks of 8 bits are so short that reading two at once confuses the hardware's prefetcher */
+    /* sub-blocks of 8 bits are so short that reading two at once confuses the hardware's
+     * prefetcher */
     int subs = ATTN_SUBS;
     if (type == TR_KV_Q8)
         subs = 1;

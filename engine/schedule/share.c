@@ -1,10 +1,10 @@
 /*
  * Fair shares: whose turn it is, between tenants, between requests, between samples of one request.
  *
- * Tenants share rows by a common time, as fair queues do: each is charged the rows that are computed
- * for it, and the one charged least comes first. A tenant that begins to wait starts at the time of
- * the one served least, so nobody pays for what was computed before; and no tenant gets further
- * than one step's rows from that time, so that credit and debt are soon forgotten.
+ * Tenants share rows by a common time, as fair queues do: each is charged the rows that are
+ * computed for it, and the one charged least comes first. A tenant that begins to wait starts at
+ * the time of the one served least, so nobody pays for what was computed before; and no tenant gets
+ * further than one step's rows from that time, so that credit and debt are soon forgotten.
  *
  * Seats are shared by claims. A request claims a seat for each of its samples, but never more than
  * a part of all, so that one with many samples runs beside others; a tenant with less than its

@@ -98,8 +98,8 @@ static bool space_at(const char *text, size_t i, size_t *ret_n)
     return tr_char_class(tr_utf8_at(text + i, ret_n)) & TR_CHAR_SPACE;
 }
 
-/* The end of the text in which a token may be that begins at scan->at; a plain range there is passed
- * first. */
+/* The end of the text in which a token may be that begins at scan->at; a plain range there is
+ * passed first. */
 static size_t free_until(struct tr_added_scan *scan)
 {
     while (scan->n_plain > 0) {

@@ -37,12 +37,12 @@ TR_NODISCARD int tr_bpe_init(struct tr_bpe *b, struct tr_vocab *vocab, size_t ma
                              bool byte_level, bool ignore_merges);
 void tr_bpe_done(struct tr_bpe *b); /* a zeroed struct is fine */
 
-/* The merge of the next rank, by token texts. TR_EINVAL: left, right or both together is no token of
- * the model. TR_ENOMEM. */
+/* The merge of the next rank, by token texts. TR_EINVAL: left, right or both together is no token
+ * of the model. TR_ENOMEM. */
 TR_NODISCARD int tr_bpe_add_merge(struct tr_bpe *b, const char *left, size_t n_left,
                                   const char *right, size_t n_right);
-/* After the last merge: looks up the pieces that are one token, so that most words of a text need no
- * merging. */
+/* After the last merge: looks up the pieces that are one token, so that most words of a text need
+ * no merging. */
 TR_NODISCARD int tr_bpe_finish(struct tr_bpe *b);
 bool tr_bpe_complete(const struct tr_bpe *b); /* every byte has a token */
 

@@ -1,8 +1,8 @@
 /*
  * Chats: messages in, prompt ids out, by the checkpoint's own template.
  *
- * Only what the template itself writes can become control tokens; text that came with the request is
- * encoded as the characters it consists of, whatever it spells.
+ * Only what the template itself writes can become control tokens; text that came with the request
+ * is encoded as the characters it consists of, whatever it spells.
  */
 #ifndef TR_ENGINE_TEXT_CHAT_H
 #define TR_ENGINE_TEXT_CHAT_H
@@ -19,9 +19,9 @@
 /* A template with the tokenizer it is for: immutable, may be shared by any threads. */
 struct tr_chat;
 
-/* source NULL: the checkpoint's own template; TR_ENOTFOUND if it has none. The tokenizer is borrowed and
- * must outlive the chat. The template is tried on a few messages: one that fails on all of them other
- * than by its own raise_exception is refused here. */
+/* source NULL: the checkpoint's own template; TR_ENOTFOUND if it has none. The tokenizer is
+ * borrowed and must outlive the chat. The template is tried on a few messages: one that fails on
+ * all of them other than by its own raise_exception is refused here. */
 TR_NODISCARD int tr_chat_open(struct tr_chat **ret, const struct tr_tokenizer *tokenizer,
                               const char *source, struct tr_err *err);
 struct tr_chat *tr_chat_close(struct tr_chat *c); /* NULL ok; returns NULL */

@@ -1,5 +1,6 @@
 /*
- * Token bytes to text, one token at a time: what comes out is valid UTF-8 and whole characters only.
+ * Token bytes to text, one token at a time: what comes out is valid UTF-8 and whole characters
+ * only.
  *
  * A token may end in the middle of a character; its beginning (at most three bytes) then waits for
  * the next token. Bytes that are no UTF-8 become U+FFFD exactly as Python's

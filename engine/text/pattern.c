@@ -1,7 +1,7 @@
 /*
- * Searching: a string, a known expression's scanner, or PCRE2. The only file that knows PCRE2, whose
- * interpreter is used: the expressions that matter for speed are scanners, and its compiler would
- * need memory that is writable and executable.
+ * Searching: a string, a known expression's scanner, or PCRE2. The only file that knows PCRE2,
+ * whose interpreter is used: the expressions that matter for speed are scanners, and its compiler
+ * would need memory that is writable and executable.
  */
 #include "engine/text/pattern.h"
 

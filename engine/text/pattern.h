@@ -15,8 +15,8 @@
 
 struct tr_pattern; /* immutable */
 
-/* A string to find, if literal, else an expression. TR_EFORMAT with the reason: no valid expression,
- * or one that means something else to PCRE2 and cannot be rewritten. */
+/* A string to find, if literal, else an expression. TR_EFORMAT with the reason: no valid
+ * expression, or one that means something else to PCRE2 and cannot be rewritten. */
 TR_NODISCARD int tr_pattern_new(struct tr_pattern **ret, const char *text, size_t n, bool literal,
                                 struct tr_err *err);
 /* From the member "pattern" of a JSON object: {"String": ...} or {"Regex": ...}. */

@@ -21,7 +21,8 @@ struct tr_pretokenizer; /* immutable */
  * ByteLevel at its end only. Errors name what is not supported. */
 TR_NODISCARD int tr_pretokenizer_new(struct tr_pretokenizer **ret, const struct tr_json *v,
                                      struct tr_err *err);
-/* From the name in a GGUF file: "afmoe", "gpt-2" or "gpt2", "default". TR_EUNSUPPORTED names others. */
+/* From the name in a GGUF file: "afmoe", "gpt-2" or "gpt2", "default". TR_EUNSUPPORTED names
+ * others. */
 TR_NODISCARD int tr_pretokenizer_named(struct tr_pretokenizer **ret, const char *name,
                                        struct tr_err *err);
 struct tr_pretokenizer *tr_pretokenizer_free(struct tr_pretokenizer *p); /* NULL ok; returns NULL */

@@ -1,10 +1,10 @@
 /*
  * Tells an answer's reasoning from its content while the answer grows.
  *
- * Reasoning is what stands between <think> and the first </think>. The opening tag counts only where
- * the answer begins (white space before it aside), or the prompt has already opened it; everything
- * else is content, later tags included. A tag may come in any number of parts: text that may still
- * become one is held back. Line breaks next to the tags belong to neither.
+ * Reasoning is what stands between <think> and the first </think>. The opening tag counts only
+ * where the answer begins (white space before it aside), or the prompt has already opened it;
+ * everything else is content, later tags included. A tag may come in any number of parts: text that
+ * may still become one is held back. Line breaks next to the tags belong to neither.
  */
 #ifndef TR_ENGINE_TEXT_REASONING_H
 #define TR_ENGINE_TEXT_REASONING_H

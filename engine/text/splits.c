@@ -6,7 +6,8 @@
 
 #include "engine/text/unicode.h"
 
-/* Digit runs are cut into chunks of this size, counted from the right, before they are cut in threes. */
+/* Digit runs are cut into chunks of this size, counted from the right, before they are cut in
+ * threes. */
 enum { CHUNK = 510 };
 
 #define CHUNKS      "\\p{Nd}{1,510}(?=(?>\\p{Nd}{510})*(?:\\P{Nd}|$))|\\G\\p{Nd}{510}"

@@ -1,9 +1,9 @@
 /*
  * The regular expressions of the Trinity family's pre-tokenizer, as scanners written by hand.
  *
- * They mean what the expressions mean, in time linear in the text (the digit expression is quadratic
- * for any backtracking matcher) and ten times as fast. tests/unit/text/splits.c holds them against
- * the expressions themselves.
+ * They mean what the expressions mean, in time linear in the text (the digit expression is
+ * quadratic for any backtracking matcher) and ten times as fast. tests/unit/text/splits.c holds
+ * them against the expressions themselves.
  */
 #ifndef TR_ENGINE_TEXT_SPLITS_H
 #define TR_ENGINE_TEXT_SPLITS_H

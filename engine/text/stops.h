@@ -37,9 +37,9 @@ struct tr_stop_scan {
 TR_NODISCARD int tr_stop_scan_init(struct tr_stop_scan *s, const struct tr_stops *set);
 void tr_stop_scan_done(struct tr_stop_scan *s); /* a zeroed scan is fine */
 
-/* Takes the next bytes of the text and appends to out what may be released now. Returns the index of
- * the stop string found, after which the text is complete and further bytes are ignored; else -1.
- * Given whole characters it releases whole characters. */
+/* Takes the next bytes of the text and appends to out what may be released now. Returns the index
+ * of the stop string found, after which the text is complete and further bytes are ignored; else
+ * -1. Given whole characters it releases whole characters. */
 int tr_stop_scan_add(struct tr_stop_scan *s, const char *text, size_t n, struct tr_buf *out);
 
 /* The text ended without a match: releases what is held. */

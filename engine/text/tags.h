@@ -16,8 +16,8 @@ static inline bool tr_tag_at(const char *s, size_t n, const char *tag, bool *ret
     return same && n >= len;
 }
 
-/* Where the first tag is in s (*ret_found), else where its beginning at the end of s is; n if s does
- * not end with one. */
+/* Where the first tag is in s (*ret_found), else where its beginning at the end of s is; n if s
+ * does not end with one. */
 static inline size_t tr_tag_search(const char *s, size_t n, const char *tag, bool *ret_found)
 {
     size_t len = strlen(tag);

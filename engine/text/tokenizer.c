@@ -1,9 +1,9 @@
 /*
  * From text to ids, and what else one asks a tokenizer.
  *
- * The order of things is that of Hugging Face tokenizers: added tokens in the text as it is; what is
- * between them is normalized; added tokens in the normalized text; what is between them is cut into
- * pieces; each piece is encoded.
+ * The order of things is that of Hugging Face tokenizers: added tokens in the text as it is; what
+ * is between them is normalized; added tokens in the normalized text; what is between them is cut
+ * into pieces; each piece is encoded.
  */
 #include "engine/text/tokenizer.h"
 

@@ -58,10 +58,10 @@ struct tr_ids {
     size_t n, cap;
 };
 
-/* Appends the ids of text (bytes, need not be NUL-terminated; NUL is a character). At most n log n in
- * n. Nothing is appended on failure: TR_ETOOLONG as soon as more than max_ids would come out (0 = no
- * limit); TR_EINVAL, not UTF-8; TR_EUNSUPPORTED, an expression of the checkpoint (none of the Trinity
- * family's own) takes more steps on this text than one may spend; TR_ENOMEM. */
+/* Appends the ids of text (bytes, need not be NUL-terminated; NUL is a character). At most n log n
+ * in n. Nothing is appended on failure: TR_ETOOLONG as soon as more than max_ids would come out (0
+ * = no limit); TR_EINVAL, not UTF-8; TR_EUNSUPPORTED, an expression of the checkpoint (none of the
+ * Trinity family's own) takes more steps on this text than one may spend; TR_ENOMEM. */
 TR_NODISCARD int tr_tokenizer_encode(const struct tr_tokenizer *t, const char *text, size_t n,
                                      unsigned flags, size_t max_ids, struct tr_ids *out);
 

@@ -29,8 +29,8 @@ struct tr_tokenizer {
 };
 
 /* The parsed files of a checkpoint folder; all but the first may be absent. `config` is
- * tokenizer_config.json, else special_tokens_map.json; `model` is config.json, whose ids count where
- * generation_config.json has none. */
+ * tokenizer_config.json, else special_tokens_map.json; `model` is config.json, whose ids count
+ * where generation_config.json has none. */
 struct tr_tokenizer_files {
     struct tr_json tokenizer, config, generation, model;
 };

@@ -74,8 +74,8 @@ size_t tr_tool_skip_space(const char *s, size_t at, size_t n)
     return at;
 }
 
-/* Looks for the start of a call. White space is held until it is known what follows: before a call it
- * is dropped. Returns whether a call begins. */
+/* Looks for the start of a call. White space is held until it is known what follows: before a call
+ * it is dropped. Returns whether a call begins. */
 static int in_content(struct tr_tool_parser *p, bool *ret_found)
 {
     size_t tag = tr_tag_search(p->held.data, p->held.len, TR_TOOL_OPEN, ret_found), end = tag;
@@ -91,8 +91,8 @@ static int in_content(struct tr_tool_parser *p, bool *ret_found)
     return r;
 }
 
-/* Reads the call whose body is held[tag + OPEN .. end), drops the held text up to `after`. A body that
- * is no call makes its tag content; the rest is looked through again. */
+/* Reads the call whose body is held[tag + OPEN .. end), drops the held text up to `after`. A body
+ * that is no call makes its tag content; the rest is looked through again. */
 static int finish_call(struct tr_tool_parser *p, enum tr_tool_found found, size_t end, size_t after)
 {
     struct tr_tool_call call = {0};

@@ -2,9 +2,9 @@
  * Finds tool calls in an answer while it grows: <tool_call> blocks with a JSON object (Hermes), or
  * with <function=...> and <parameter=...> lines (Qwen3-Coder).
  *
- * A call is reported when it is complete, so that none that the answer was cut in, or that turns out
- * malformed, ever is; malformed ones are content. The parser sees text, not tokens, and gives the same
- * events however the text is cut (content may come in other pieces).
+ * A call is reported when it is complete, so that none that the answer was cut in, or that turns
+ * out malformed, ever is; malformed ones are content. The parser sees text, not tokens, and gives
+ * the same events however the text is cut (content may come in other pieces).
  */
 #ifndef TR_ENGINE_TEXT_TOOLS_H
 #define TR_ENGINE_TEXT_TOOLS_H

@@ -1,5 +1,5 @@
-/* Hermes calls: a JSON object with name and arguments. Its end is found by counting brackets, because
- * strings in it may hold anything, closing tags too. */
+/* Hermes calls: a JSON object with name and arguments. Its end is found by counting brackets,
+ * because strings in it may hold anything, closing tags too. */
 #include <string.h>
 
 #include "engine/text/tags.h"

@@ -13,7 +13,8 @@ struct tr_tool_call {
 
 enum tr_tool_found {
     TR_TOOL_MORE,     /* the call goes on */
-    TR_TOOL_COMPLETE, /* it ends: *ret_end is the end of its body, *ret_after that of its closing tag */
+    TR_TOOL_COMPLETE, /* it ends: *ret_end is the end of its body, *ret_after that of its closing
+                         tag */
     TR_TOOL_MALFORMED
 };
 

@@ -160,8 +160,8 @@ static bool take_word(const char *s, size_t *at, size_t n, const char *open, str
     return !ret->oom;
 }
 
-/* The end of the value that begins at `at`: the closing tag that is followed by another parameter or
- * the end of the function. */
+/* The end of the value that begins at `at`: the closing tag that is followed by another parameter
+ * or the end of the function. */
 static bool find_value(const char *s, size_t at, size_t n, size_t *ret_end, size_t *ret_after)
 {
     while (at < n) {

@@ -14,7 +14,8 @@
 
 /* What stands at p[0..n), n >= 1: k > 0, a character of k bytes; 0, the beginning of a character
  * that is longer than n; -k, k bytes that begin no character (the maximal part that Unicode and
- * Python's "replace" turn into one U+FFFD). *ret (NULL ok) is the code point if the result is > 0. */
+ * Python's "replace" turn into one U+FFFD). *ret (NULL ok) is the code point if the result is >
+ * 0. */
 int tr_utf8_scan(const char *p, size_t n, uint32_t *ret);
 
 bool tr_utf8_valid(const char *text, size_t n);

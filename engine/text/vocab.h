@@ -50,8 +50,8 @@ struct tr_vocab {
 TR_NODISCARD int tr_vocab_init(struct tr_vocab *v, int size);
 void tr_vocab_done(struct tr_vocab *v); /* a zeroed struct is fine */
 
-/* Adds a token, or flags to the token if it is there already. TR_EINVAL: the id is out of range, the
- * text is empty or no UTF-8, or id or text belong to another token. TR_ENOMEM. */
+/* Adds a token, or flags to the token if it is there already. TR_EINVAL: the id is out of range,
+ * the text is empty or no UTF-8, or id or text belong to another token. TR_ENOMEM. */
 TR_NODISCARD int tr_vocab_add(struct tr_vocab *v, int64_t id, const char *text, size_t n,
                               unsigned flags);
 /* From now on tr_vocab_find_bytes finds the id by its bytes. Two tokens never have the same. */
@@ -68,8 +68,8 @@ static inline const char *tr_vocab_text(const struct tr_vocab *v, struct tr_slic
 }
 
 uint32_t tr_alphabet_char(unsigned char byte); /* the character that stands for a byte */
-/* Appends the bytes that a text of the alphabet stands for; false, and nothing appended, if the text
- * has other characters. */
+/* Appends the bytes that a text of the alphabet stands for; false, and nothing appended, if the
+ * text has other characters. */
 bool tr_alphabet_decode(const char *text, size_t n, struct tr_buf *out);
 
 #endif

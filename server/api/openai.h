@@ -1,4 +1,5 @@
-/* What the answers of completions and of chat have in common: the envelope, usage, errors within a stream. */
+/* What the answers of completions and of chat have in common: the envelope, usage, errors within a
+ * stream. */
 #ifndef TR_SERVER_API_OPENAI_H
 #define TR_SERVER_API_OPENAI_H
 
@@ -18,8 +19,8 @@ void srv_openai_end(struct srv_call *c, const char *object);
 /* An srv_api.fault. */
 void srv_openai_fault(struct srv_call *c, const struct tr_err *err);
 
-/* Appends what was asked for beside the text, each field behind a comma: the ids that the choice has gathered; the
- * prompt's ids and logprobs. */
+/* Appends what was asked for beside the text, each field behind a comma: the ids that the choice
+ * has gathered; the prompt's ids and logprobs. */
 void srv_openai_token_ids(struct tr_buf *out, const struct srv_choice *ch);
 void srv_openai_prompt(struct tr_buf *out, const struct srv_choice *ch);
 /* Appends the stop_reason of a choice. */

@@ -26,8 +26,9 @@ static bool has_control(const char *s, size_t n)
     return false;
 }
 
-/* libmicrohttpd ends a line by writing NUL over CR and LF, and takes a NUL that was sent for such an end. So what stands
- * behind the first NUL tells a line that ended in CR LF from one that held a NUL, ended in LF alone, or was folded. */
+/* libmicrohttpd ends a line by writing NUL over CR and LF, and takes a NUL that was sent for such
+ * an end. So what stands behind the first NUL tells a line that ended in CR LF from one that held a
+ * NUL, ended in LF alone, or was folded. */
 static bool ended_by_crlf(const char *value, size_t n)
 {
     return value[n] == '\0' && value[n + 1] == '\0';

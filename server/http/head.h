@@ -1,8 +1,10 @@
 /*
- * The header block: one pass that finds what the server needs, and the faults libmicrohttpd lets pass.
+ * The header block: one pass that finds what the server needs, and the faults libmicrohttpd lets
+ * pass.
  *
- * libmicrohttpd 0.9.75 accepts requests that a proxy in front may read differently (both length headers, two lengths,
- * blanks in names, NUL in values): request smuggling. Whatever is ambiguous is refused and the connection closed.
+ * libmicrohttpd 0.9.75 accepts requests that a proxy in front may read differently (both length
+ * headers, two lengths, blanks in names, NUL in values): request smuggling. Whatever is ambiguous
+ * is refused and the connection closed.
  */
 #ifndef TR_SERVER_HTTP_HEAD_H
 #define TR_SERVER_HTTP_HEAD_H

@@ -74,7 +74,8 @@ static int bind_unix(struct srv_listen *l, const char *path, struct tr_err *err)
     if (strlen(path) >= sizeof addr.sun_path)
         return tr_err_set(err, TR_ECONFIG, "unix_socket", "unix_socket: the path is too long");
     memcpy(addr.sun_path, path, strlen(path) + 1);
-    /* A socket left behind by a daemon that was killed stands in the way; anything else is not ours. */
+    /* A socket left behind by a daemon that was killed stands in the way; anything else is not
+     * ours. */
     struct stat st;
     if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
         unlink(path);

@@ -1,9 +1,9 @@
 /*
  * Listening sockets and the act of accepting.
  *
- * The daemon accepts by itself and hands connected sockets to libmicrohttpd, which then needs no listening socket: so
- * its stalls at the connection limit and on EMFILE do not exist, several sockets feed one daemon, and the limit is a
- * backlog that waits.
+ * The daemon accepts by itself and hands connected sockets to libmicrohttpd, which then needs no
+ * listening socket: so its stalls at the connection limit and on EMFILE do not exist, several
+ * sockets feed one daemon, and the limit is a backlog that waits.
  */
 #ifndef TR_SERVER_HTTP_LISTEN_H
 #define TR_SERVER_HTTP_LISTEN_H
@@ -38,8 +38,8 @@ struct srv_listen {
     bool passed; /* the sockets came from systemd: clients wait in their backlog */
 };
 
-/* Binds host:port, unix_socket, and what systemd passed, without accepting yet: a port that is taken is known before a
- * checkpoint is loaded. */
+/* Binds host:port, unix_socket, and what systemd passed, without accepting yet: a port that is
+ * taken is known before a checkpoint is loaded. */
 TR_NODISCARD int srv_listen_bind(struct srv_listen *l, const struct tr_options *options,
                                  struct tr_err *err);
 /* Begins to accept; the loop outlives the listener. */
@@ -47,7 +47,8 @@ TR_NODISCARD int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_acc
                                   void *arg, struct tr_err *err);
 /* At the connection limit: leave clients in the backlog, and fetch them again. */
 void srv_listen_pause(struct srv_listen *l, bool paused);
-/* Closes everything; also right after a failed bind, or twice. The handles are closed by the loop. */
+/* Closes everything; also right after a failed bind, or twice. The handles are closed by the
+ * loop. */
 void srv_listen_stop(struct srv_listen *l);
 
 #endif

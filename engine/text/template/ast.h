@@ -118,7 +118,8 @@ enum tpl_token_type {
     TPL_T_STRING,
     TPL_T_INT,
     TPL_T_FLOAT,
-    TPL_T_OPERATOR /* op: its first byte, or 'f' '//' 'p' '**' 'e' '==' 'n' '!=' 'l' '<=' 'g' '>=' */
+    /* op: its first byte, or 'f' '//' 'p' '**' 'e' '==' 'n' '!=' 'l' '<=' 'g' '>=' */
+    TPL_T_OPERATOR
 };
 
 struct tpl_token {

@@ -1,4 +1,5 @@
-/* Evaluates expressions. One short function per kind of node keeps the C stack of a deep tree small. */
+/* Evaluates expressions. One short function per kind of node keeps the C stack of a deep tree
+ * small. */
 #include "engine/text/template/render.h"
 #include "engine/text/template/text.h"
 

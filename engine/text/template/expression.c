@@ -261,7 +261,8 @@ static struct tpl_node *arguments(struct tpl_parser *p)
             arg->value = p->tok->value;
             p->tok += 2;
         }
-        /* positional, then named, then one *x, then one **x, where *x may also precede named ones */
+        /* positional, then named, then one *x, then one **x, where *x may also precede named
+         * ones */
         if (latest == TPL_DOUBLE_STAR || (kind == TPL_STAR && latest == TPL_STAR) ||
             (kind == TPL_POSITIONAL && latest != TPL_POSITIONAL))
             tr_tpl_syntax(p, open, "invalid syntax for function call expression");

@@ -1,8 +1,8 @@
 /*
  * The loop variable: a walk that can look one element ahead.
  *
- * As in Jinja the elements are fetched, and the inline test is asked, only when needed; loop.last and
- * loop.nextitem look one ahead, loop.length of a filtered loop fetches the rest.
+ * As in Jinja the elements are fetched, and the inline test is asked, only when needed; loop.last
+ * and loop.nextitem look one ahead, loop.length of a filtered loop fetches the rest.
  */
 #include "engine/text/template/render.h"
 

@@ -5,7 +5,8 @@
 #include "engine/text/template/from_json.h"
 #include "engine/text/template/text.h"
 
-/* Ends the render: the request is at fault, in the message of that number. `what` begins with the path below it. */
+/* Ends the render: the request is at fault, in the message of that number. `what` begins with the
+ * path below it. */
 static _Noreturn void refuse(struct tpl_vm *vm, size_t i, const char *what)
 {
     char param[64];

@@ -1,5 +1,5 @@
-/* Methods of strings, lists, dicts and the loop. The set of names is closed: any other method call is
- * refused when the template is loaded. */
+/* Methods of strings, lists, dicts and the loop. The set of names is closed: any other method call
+ * is refused when the template is loaded. */
 #include <string.h>
 
 #include "engine/text/template/call.h"

@@ -1,11 +1,12 @@
 /*
  * Which variable a name means, decided once while loading, by Jinja's rules.
  *
- * Jinja compiles each template scope (the template, a loop body, a macro, a set block, ...) to Python
- * locals. A name that a scope assigns is that scope's own; it begins as a copy of the enclosing
- * scope's variable each time the scope is entered. A name that nobody assigns comes from the render's
- * context. Macros and call blocks are functions: what they take from outside is looked up when they
- * run. Scopes of one routine share an activation, so a variable is (activations outward, slot).
+ * Jinja compiles each template scope (the template, a loop body, a macro, a set block, ...) to
+ * Python locals. A name that a scope assigns is that scope's own; it begins as a copy of the
+ * enclosing scope's variable each time the scope is entered. A name that nobody assigns comes from
+ * the render's context. Macros and call blocks are functions: what they take from outside is looked
+ * up when they run. Scopes of one routine share an activation, so a variable is (activations
+ * outward, slot).
  *
  * Each scope is first read as a whole (collect), then its names and its inner scopes are bound.
  */

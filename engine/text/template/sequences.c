@@ -1,5 +1,5 @@
-/* Filters of sequences. What is a generator in Python is evaluated at once here, and then behaves like
- * one: it is true, has no length, and is used up by the first who walks it. */
+/* Filters of sequences. What is a generator in Python is evaluated at once here, and then behaves
+ * like one: it is true, has no length, and is used up by the first who walks it. */
 #include <string.h>
 
 #include "engine/text/template/filters.h"
@@ -341,8 +341,8 @@ static struct tpl_value f_map(struct tpl_vm *vm, struct tpl_value v, const struc
     return tr_tpl_stream(vm, grown(vm, &out));
 }
 
-/* select, reject, selectattr, rejectattr: keeps the items whose test (truth, if none is named) comes
- * out as `wanted`. */
+/* select, reject, selectattr, rejectattr: keeps the items whose test (truth, if none is named)
+ * comes out as `wanted`. */
 static struct tpl_value choose(struct tpl_vm *vm, struct tpl_value v, const struct tpl_args *args,
                                bool by_attribute, bool wanted)
 {

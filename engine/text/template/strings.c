@@ -5,8 +5,8 @@
 #include "engine/text/template/text.h"
 #include "engine/text/template/unicode.h"
 
-/* Whether the capital sigma that ends at byte `after` is a final one: a cased letter before it, none
- * after it, case-ignorable characters not counted. */
+/* Whether the capital sigma that ends at byte `after` is a final one: a cased letter before it,
+ * none after it, case-ignorable characters not counted. */
 static bool final_sigma(const struct tpl_str *s, size_t after)
 {
     size_t at = after - 2, n;

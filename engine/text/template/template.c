@@ -126,8 +126,8 @@ static void set_context(struct tpl_render *r, const struct tr_template_input *in
     set(r, "add_generation_prompt", 21, tpl_bool(input->add_generation_prompt));
 }
 
-/* Ends the text at the mark behind the last message's content, as transformers does: if the blank at
- * the mark's end was trimmed, the message's own trailing white space counts as trimmed too. */
+/* Ends the text at the mark behind the last message's content, as transformers does: if the blank
+ * at the mark's end was trimmed, the message's own trailing white space counts as trimmed too. */
 static void cut_at_mark(struct tpl_render *r)
 {
     static const char mark[] = TPL_CONTINUE_MARK;

@@ -3,8 +3,8 @@
  * transformers gives it (an immutable sandbox, trim_blocks, lstrip_blocks, loop controls,
  * {% generation %}, tojson without escaping, raise_exception, strftime_now).
  *
- * What a template may not contain is refused when it is loaded, with line and column, so that a wrong
- * prompt is never built. A loaded template is immutable: any number of threads may render it.
+ * What a template may not contain is refused when it is loaded, with line and column, so that a
+ * wrong prompt is never built. A loaded template is immutable: any number of threads may render it.
  */
 #ifndef TR_ENGINE_TEXT_TEMPLATE_TEMPLATE_H
 #define TR_ENGINE_TEXT_TEMPLATE_TEMPLATE_H
@@ -26,17 +26,17 @@ struct tr_template *tr_template_free(struct tr_template *t); /* NULL ok; returns
 
 /* What a render sees. Everything is borrowed for the call. */
 struct tr_template_input {
-    /* The variables messages, tools, documents and add_generation_prompt, as transformers sets them:
-     * absent tools and documents are none. messages NULL: none of the four is set. */
+    /* The variables messages, tools, documents and add_generation_prompt, as transformers sets
+     * them: absent tools and documents are none. messages NULL: none of the four is set. */
     const struct tr_json *messages, *tools, *documents;
     bool add_generation_prompt;
-    bool
-        typed_content; /* content that came as parts stays a list, for templates that walk through it */
+    bool typed_content; /* content that came as parts stays a list, for templates that walk through
+                           it */
     bool continue_final_message; /* the text ends where the last message's content ends */
     /* Special tokens as text, NULL = not set. */
     const char *bos_token, *eos_token, *pad_token, *unk_token;
-    /* An object whose members are variables too and win over the tokens (chat_template_kwargs); NULL
-     * = none. */
+    /* An object whose members are variables too and win over the tokens (chat_template_kwargs);
+     * NULL = none. */
     const struct tr_json *variables;
     int64_t now; /* of strftime_now, seconds since 1970; shown in local time */
 };
@@ -50,8 +50,8 @@ struct tr_rendered {
 };
 void tr_rendered_done(struct tr_rendered *r); /* leaves an empty one */
 
-/* TR_EINVAL: the request's fault (param "messages": raise_exception; "messages[i]...": a malformed message) or the
- * template's (a type error, a limit). */
+/* TR_EINVAL: the request's fault (param "messages": raise_exception; "messages[i]...": a malformed
+ * message) or the template's (a type error, a limit). */
 TR_NODISCARD int tr_template_render(const struct tr_template *t,
                                     const struct tr_template_input *input, struct tr_rendered *ret,
                                     struct tr_err *err);

@@ -5,8 +5,8 @@
 
 #include "engine/text/template/unicode.h"
 
-/* Block that a joined string may grow into: the string whose end is `used` can be continued in place
- * by whoever appends to it first. */
+/* Block that a joined string may grow into: the string whose end is `used` can be continued in
+ * place by whoever appends to it first. */
 struct tpl_room {
     char *used, *end;
 };

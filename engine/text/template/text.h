@@ -1,4 +1,5 @@
-/* Strings whose parts remember their origin: reading, cutting, joining, and writing values as text. */
+/* Strings whose parts remember their origin: reading, cutting, joining, and writing values as
+ * text. */
 #ifndef TR_ENGINE_TEXT_TEMPLATE_TEXT_H
 #define TR_ENGINE_TEXT_TEMPLATE_TEXT_H
 

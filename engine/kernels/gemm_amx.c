@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "engine/kernels/blocks_avx512.h"
+#include "engine/kernels/blocks_avx512_body.h"
 #include "engine/kernels/levels.h"
 
 struct tile_config {

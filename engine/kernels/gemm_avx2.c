@@ -12,7 +12,7 @@
 
 #include "engine/kernels/levels.h"
 #include "engine/kernels/panel.h"
-#include "engine/kernels/vec.h"
+#include "engine/kernels/vec_body.h"
 
 enum { ROWS = 4, QUADS = TR_BLOCK / 4, HALF_LINE = TR_LINE / 2 };
 

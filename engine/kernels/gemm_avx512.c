@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "engine/kernels/blocks_avx512.h"
+#include "engine/kernels/blocks_avx512_body.h"
 #include "engine/kernels/levels.h"
 
 enum { ROWS = 8 };

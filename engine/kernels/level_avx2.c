@@ -1,7 +1,7 @@
 /* The table of the level "avx2". */
-#include "engine/kernels/attn.h"
-#include "engine/kernels/gemm_float.h"
-#include "engine/kernels/lanes.h"
+#include "engine/kernels/attn_body.h"
+#include "engine/kernels/gemm_float_body.h"
+#include "engine/kernels/lanes_body.h"
 #include "engine/kernels/levels.h"
 
 const struct tr_kernels tr__kernels_avx2 = {

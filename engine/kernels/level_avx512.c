@@ -1,7 +1,7 @@
 /* The tables of the levels "avx512" and "amx", which differ in the panel products only. */
-#include "engine/kernels/attn.h"
-#include "engine/kernels/gemm_float.h"
-#include "engine/kernels/lanes.h"
+#include "engine/kernels/attn_body.h"
+#include "engine/kernels/gemm_float_body.h"
+#include "engine/kernels/lanes_body.h"
 #include "engine/kernels/levels.h"
 
 #define SHARED                                                                                     \

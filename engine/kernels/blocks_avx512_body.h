@@ -1,10 +1,10 @@
 /* Blocks of quantised panels in AVX-512 registers: a line is one register of sixteen columns, four k
  * each. */
-#ifndef TR_ENGINE_KERNELS_BLOCKS_AVX512_H
-#define TR_ENGINE_KERNELS_BLOCKS_AVX512_H
+#ifndef TR_ENGINE_KERNELS_BLOCKS_AVX512_BODY_H
+#define TR_ENGINE_KERNELS_BLOCKS_AVX512_BODY_H
 
 #include "engine/kernels/panel.h"
-#include "engine/kernels/vec.h"
+#include "engine/kernels/vec_body.h"
 
 #ifdef __AVX512F__
 

@@ -2,13 +2,13 @@
  * The element-wise kernels and lane sums of generic.c over sixteen lanes at once. Included by one
  * file a level, which compiles it with that level's flags.
  */
-#ifndef TR_ENGINE_KERNELS_LANES_H
-#define TR_ENGINE_KERNELS_LANES_H
+#ifndef TR_ENGINE_KERNELS_LANES_BODY_H
+#define TR_ENGINE_KERNELS_LANES_BODY_H
 
 #include <string.h>
 
 #include "engine/kernels/kernels.h"
-#include "engine/kernels/vec.h"
+#include "engine/kernels/vec_body.h"
 
 #ifdef __AVX2__
 

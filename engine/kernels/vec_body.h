@@ -4,8 +4,8 @@
  *
  * The choice follows the flags that the including file is compiled with.
  */
-#ifndef TR_ENGINE_KERNELS_VEC_H
-#define TR_ENGINE_KERNELS_VEC_H
+#ifndef TR_ENGINE_KERNELS_VEC_BODY_H
+#define TR_ENGINE_KERNELS_VEC_BODY_H
 
 #include "engine/kernels/math.h"
 

@@ -9,13 +9,13 @@
  * each line read fetches its counterpart of the phase that follows, values behind keys, the next
  * block's keys behind values.
  */
-#ifndef TR_ENGINE_KERNELS_ATTN_H
-#define TR_ENGINE_KERNELS_ATTN_H
+#ifndef TR_ENGINE_KERNELS_ATTN_BODY_H
+#define TR_ENGINE_KERNELS_ATTN_BODY_H
 
 #include <string.h>
 
 #include "engine/kernels/kv_q8.h"
-#include "engine/kernels/vec.h"
+#include "engine/kernels/vec_body.h"
 
 #ifdef __AVX2__
 

@@ -7,11 +7,11 @@
  * most processors.) The rows are widened to float once for all panels, a tile of rows and k at a
  * time that stays in L2.
  */
-#ifndef TR_ENGINE_KERNELS_GEMM_FLOAT_H
-#define TR_ENGINE_KERNELS_GEMM_FLOAT_H
+#ifndef TR_ENGINE_KERNELS_GEMM_FLOAT_BODY_H
+#define TR_ENGINE_KERNELS_GEMM_FLOAT_BODY_H
 
 #include "engine/kernels/panel.h"
-#include "engine/kernels/vec.h"
+#include "engine/kernels/vec_body.h"
 
 #ifdef __AVX2__
 

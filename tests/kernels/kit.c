@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/clock.h"
 #include "engine/kernels/quants.h"
 
 enum { GUARD = 256, PATTERN = 0xA5 };
@@ -24,9 +25,27 @@ const struct tr_kernels *kit_level(int i)
     return kn->level == isa ? kn : NULL;
 }
 
+/* SEED=NUMBER or SEED=random; printed, so that a failure can be had again. */
+static uint64_t seed(void)
+{
+    const char *text = getenv("SEED");
+    uint64_t n = 1;
+    if (text && strcmp(text, "random") == 0)
+        n = (uint64_t)tr_clock_ns();
+    else if (text && *text)
+        n = strtoull(text, NULL, 0);
+    print_message("SEED=%llu\n", (unsigned long long)n);
+    return n;
+}
+
 uint32_t kit_random(void)
 {
-    static uint64_t state = 0x853C49E6748FEA9BU;
+    static uint64_t state;
+    static bool seeded;
+    if (!seeded) {
+        state = (0x853C49E6748FEA9BU ^ seed()) * 6364136223846793005U;
+        seeded = true;
+    }
     state = state * 6364136223846793005U + 1442695040888963407U;
     uint32_t x = (uint32_t)((state >> 18 ^ state) >> 27);
     unsigned rot = (unsigned)(state >> 59);

@@ -16,7 +16,7 @@
 const struct tr_kernels *kit_generic(void);
 const struct tr_kernels *kit_level(int i);
 
-/* Reproducible: one sequence a process. */
+/* One sequence a process, from the seed in the environment (SEED=NUMBER, SEED=random; else 1). */
 uint32_t kit_random(void);
 int kit_between(int low, int high); /* both included */
 float kit_uniform(void);            /* [-1, 1) */

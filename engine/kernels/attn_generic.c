@@ -88,19 +88,26 @@ static void attn(enum tr_kv_type type, const struct tr_attn_block *b)
     }
 }
 
-void tr__generic_attn_f32(const struct tr_attn_block *block)
+static void attn_f32(const struct tr_attn_block *block)
 {
     attn(TR_KV_F32, block);
 }
 
-void tr__generic_attn_bf16(const struct tr_attn_block *block)
+static void attn_bf16(const struct tr_attn_block *block)
 {
     attn(TR_KV_BF16, block);
 }
 
-void tr__generic_attn_q8(const struct tr_attn_block *block)
+static void attn_q8(const struct tr_attn_block *block)
 {
     attn(TR_KV_Q8, block);
+}
+
+void tr__add_generic_attn(struct tr_kernels *k)
+{
+    k->attn[TR_KV_F32] = attn_f32;
+    k->attn[TR_KV_BF16] = attn_bf16;
+    k->attn[TR_KV_Q8] = attn_q8;
 }
 
 /* Quantises x[0 .. n) of one run; element i goes to q[i * step]. */

@@ -24,7 +24,8 @@ const char *tr_blas_better_core(void);
  * tr_blas_cut. scratch: room for 8 rows of k and 8 rows of a cut. */
 void tr_blas_matmul(const float *w, int n, int k, int n0, int n1, const float *x, size_t ldx, int m,
                     float *y, size_t ldy, float *scratch);
-/* y [m][n] = x [m][k] . w^T in one call: for the reference pass, where bits may depend on the shape. */
+/* y [m][n] = x [m][k] . w^T in one call: for the reference pass, where bits may depend on the
+ * shape. */
 void tr_blas_dense(const float *w, int n, int k, const float *x, int m, float *y);
 /* The fixed width of a column cut. */
 enum { TR_BLAS_CUT = 256, TR_BLAS_M = 8 };

@@ -1,5 +1,5 @@
-/* Blocks of quantised panels in AVX-512 registers: a line is one register of sixteen columns, four k
- * each. */
+/* Blocks of quantised panels in AVX-512 registers: a line is one register of sixteen columns, four
+ * k each. */
 #ifndef TR_ENGINE_KERNELS_BLOCKS_AVX512_BODY_H
 #define TR_ENGINE_KERNELS_BLOCKS_AVX512_BODY_H
 

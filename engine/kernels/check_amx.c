@@ -2,7 +2,7 @@
  * Whether AMX can be trusted here: permission, then the tile kernels against AVX-512 bit for bit.
  *
  * The comparison runs in a child process: a machine or hypervisor that announces tiles and faults
- * on them costs the level, not the daemon. The answer is found once.
+ * on them costs the level, not the daemon.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -40,7 +40,8 @@ static void fill(enum tr_wtype type, uint8_t *panels, size_t bytes)
     }
 }
 
-static bool agrees(enum tr_wtype type)
+static bool agrees(const struct tr_kernels *avx512, const struct tr_kernels *amx,
+                   enum tr_wtype type)
 {
     static _Alignas(64) uint8_t panels[N * K * 2];
     static float f32[M * K];
@@ -55,29 +56,29 @@ static bool agrees(enum tr_wtype type)
     for (int i = 0; i < M * K; i++)
         f32[i] = (float)next_random(&state) / 16777216.0F - 0.5F;
     for (int r = 0; r < M; r++)
-        tr_rows_prepare(&tr__kernels_avx512, &x, r, TR_FORM_BF16 | TR_FORM_Q8);
+        tr_rows_prepare(avx512, &x, r, TR_FORM_BF16 | TR_FORM_Q8);
     fill(type, panels, tr_packed_bytes(type, N, K));
     for (int m = 1; m <= M; m += 13) { /* vectors only; one short tile; a full and a short one */
-        tr__kernels_avx512.gemm[type](panels, K, 0, N / TR_PANEL, &x, m, want, N);
-        tr__kernels_amx.gemm[type](panels, K, 0, N / TR_PANEL, &x, m, got, N);
+        avx512->gemm[type](panels, K, 0, N / TR_PANEL, &x, m, want, N);
+        amx->gemm[type](panels, K, 0, N / TR_PANEL, &x, m, got, N);
         if (memcmp(want, got, (size_t)m * N * sizeof *got) != 0)
             return false;
     }
     return true;
 }
 
-static bool all_agree(void)
+static bool all_agree(const struct tr_kernels *avx512, const struct tr_kernels *amx)
 {
     tr_fp_enter();
     for (enum tr_wtype type = TR_W_BF16; type < TR_W_COUNT; type++) {
-        if (!agrees(type))
+        if (!agrees(avx512, amx, type))
             return false;
     }
     return true;
 }
 
 /* The verdict comes through shared memory: there is no exit status where SIGCHLD is ignored. */
-static bool child_agrees(void)
+static bool child_agrees(const struct tr_kernels *avx512, const struct tr_kernels *amx)
 {
     atomic_bool *verdict =
         mmap(NULL, sizeof *verdict, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -86,7 +87,7 @@ static bool child_agrees(void)
     pid_t pid = fork();
     if (pid == 0) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-        atomic_store(verdict, all_agree());
+        atomic_store(verdict, all_agree(avx512, amx));
         _exit(0);
     }
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -96,14 +97,8 @@ static bool child_agrees(void)
     return good;
 }
 
-bool tr__amx_usable(void)
+bool tr__amx_usable(const struct tr_kernels *avx512, const struct tr_kernels *amx)
 {
-    static atomic_int answer; /* 0 = not asked yet, 1 = no, 2 = yes */
-    int known = atomic_load(&answer);
-    if (known == 0) {
-        bool granted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
-        known = granted && child_agrees() ? 2 : 1;
-        atomic_store(&answer, known);
-    }
-    return known == 2;
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 &&
+           child_agrees(avx512, amx);
 }

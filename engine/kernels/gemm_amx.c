@@ -1,5 +1,5 @@
 /*
- * Panel products with AMX tiles; few rows go to the AVX-512 kernels, which give the same bits.
+ * Panel products with AMX tiles; few rows go to the level below, which gives the same bits.
  *
  * BF16: TDPBF16PS defines the order of sums that every level follows (kernels.h). A tile of B is
  * sixteen lines of a panel as they are.
@@ -36,7 +36,8 @@ _Static_assert(sizeof(struct tile_config) == 64, "LDTILECFG reads 64 bytes");
 #define TILE_DP_BF16(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 #define TILE_DP_INT8(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
-/* Tiles 0..3 are sums [rows][16], 4 is A [rows][a_bytes], 5 is B [b_rows][16 columns of 4 bytes]. */
+/* Tiles 0..3 are sums [rows][16], 4 is A [rows][a_bytes], 5 is B [b_rows][16 columns of 4
+ * bytes]. */
 static void configure(int rows, int a_bytes, int b_rows)
 {
     struct tile_config c = {.palette = 1};
@@ -60,6 +61,9 @@ enum {
     MOST_UNITS = DEPTH / 16,
     MOST_BLOCKS = DEPTH / TR_BLOCK
 };
+
+/* The products of the level below, for few rows. */
+static tr_gemm_fn *below[TR_W_COUNT];
 
 /* ---- BF16 ---- */
 
@@ -124,8 +128,8 @@ static void bf16_tiles(const void *panels, int k, int p0, int p1, const struct t
     TILE_RELEASE();
 }
 
-void tr__amx_gemm_bf16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                       float *y, size_t ldy)
+static void gemm_bf16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                      float *y, size_t ldy)
 {
     int full = m / TILE_ROWS * TILE_ROWS;
     int rest = m - full;
@@ -136,7 +140,7 @@ void tr__amx_gemm_bf16(const void *panels, int k, int p0, int p1, const struct t
     if (rest > FEW_BF16)
         bf16_tiles(panels, k, p0, p1, &tail, 1, rest, out, ldy);
     else if (rest > 0)
-        tr__kernels_avx512.gemm[TR_W_BF16](panels, k, p0, p1, &tail, rest, out, ldy);
+        below[TR_W_BF16](panels, k, p0, p1, &tail, rest, out, ldy);
 }
 
 /* ---- quantised ---- */
@@ -184,8 +188,8 @@ INLINE void unpack_panel(enum tr_wtype type, const uint8_t *panel, int b0, int n
     }
 }
 
-/* The scales and sums of blocks [b0, b0 + n) of `rows` rows, transposed: tiles of rows side by side;
- * rows that a tile lacks are zero. */
+/* The scales and sums of blocks [b0, b0 + n) of `rows` rows, transposed: tiles of rows side by
+ * side; rows that a tile lacks are zero. */
 static void transpose_scales(const struct tr_rows *x, int rows, int b0, int n, struct work *w)
 {
     size_t stride = (size_t)tr_rows_stride(x->k) / TR_BLOCK;
@@ -287,36 +291,23 @@ INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
     }
     if (r < m) {
         struct tr_rows at = tr_rows_at(x, r);
-        tr__kernels_avx512.gemm[type](panels, k, p0, p1, &at, m - r, y + (size_t)r * ldy, ldy);
+        below[type](panels, k, p0, p1, &at, m - r, y + (size_t)r * ldy, ldy);
     }
 }
 
-void tr__amx_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                       float *y, size_t ldy)
-{
-    gemm(TR_W_Q8_0, panels, k, p0, p1, x, m, y, ldy);
-}
+TR__GEMM_OF(Q8_0)
+TR__GEMM_OF(Q4_0)
+TR__GEMM_OF(Q4_K)
+TR__GEMM_OF(Q5_K)
+TR__GEMM_OF(Q6_K)
 
-void tr__amx_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                       float *y, size_t ldy)
+void tr__add_amx_gemm(struct tr_kernels *k)
 {
-    gemm(TR_W_Q4_0, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__amx_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                       float *y, size_t ldy)
-{
-    gemm(TR_W_Q4_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__amx_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                       float *y, size_t ldy)
-{
-    gemm(TR_W_Q5_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__amx_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                       float *y, size_t ldy)
-{
-    gemm(TR_W_Q6_K, panels, k, p0, p1, x, m, y, ldy);
+    memcpy(below, k->gemm, sizeof below);
+    k->gemm[TR_W_BF16] = gemm_bf16;
+    k->gemm[TR_W_Q8_0] = gemm_Q8_0;
+    k->gemm[TR_W_Q4_0] = gemm_Q4_0;
+    k->gemm[TR_W_Q4_K] = gemm_Q4_K;
+    k->gemm[TR_W_Q5_K] = gemm_Q5_K;
+    k->gemm[TR_W_Q6_K] = gemm_Q6_K;
 }

@@ -1,12 +1,14 @@
 /*
  * Panel products of the quantised types with AVX2.
  *
- * VPMADDUBSW multiplies unsigned with signed bytes and adds pairs in int16, which saturates: as many
- * of its results are added there as the type's values allow (nibbles 8, 5 bits 4, 6 bits 2) before
- * VPMADDWD widens. Q8_0 has no room at all, and needs |w| against the activation with w's sign.
+ * VPMADDUBSW multiplies unsigned with signed bytes and adds pairs in int16, which saturates: as
+ * many of its results are added there as the type's values allow (nibbles 8, 5 bits 4, 6 bits 2)
+ * before VPMADDWD widens. Q8_0 has no room at all, and needs |w| against the activation with w's
+ * sign.
  *
- * A panel's sixteen columns are two registers; up to four rows share what was unpacked. Three groups
- * of rows and more share an unpacked copy of the panel in L1, while the next panel is fetched.
+ * A panel's sixteen columns are two registers; up to four rows share what was unpacked. Three
+ * groups of rows and more share an unpacked copy of the panel in L1, while the next panel is
+ * fetched.
  */
 #include <string.h>
 
@@ -369,32 +371,17 @@ INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
     }
 }
 
-void tr__avx2_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                        float *y, size_t ldy)
-{
-    gemm(TR_W_Q8_0, panels, k, p0, p1, x, m, y, ldy);
-}
+TR__GEMM_OF(Q8_0)
+TR__GEMM_OF(Q4_0)
+TR__GEMM_OF(Q4_K)
+TR__GEMM_OF(Q5_K)
+TR__GEMM_OF(Q6_K)
 
-void tr__avx2_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                        float *y, size_t ldy)
+void tr__add_avx2_gemm(struct tr_kernels *k)
 {
-    gemm(TR_W_Q4_0, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__avx2_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                        float *y, size_t ldy)
-{
-    gemm(TR_W_Q4_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__avx2_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                        float *y, size_t ldy)
-{
-    gemm(TR_W_Q5_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__avx2_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                        float *y, size_t ldy)
-{
-    gemm(TR_W_Q6_K, panels, k, p0, p1, x, m, y, ldy);
+    k->gemm[TR_W_Q8_0] = gemm_Q8_0;
+    k->gemm[TR_W_Q4_0] = gemm_Q4_0;
+    k->gemm[TR_W_Q4_K] = gemm_Q4_K;
+    k->gemm[TR_W_Q5_K] = gemm_Q5_K;
+    k->gemm[TR_W_Q6_K] = gemm_Q6_K;
 }

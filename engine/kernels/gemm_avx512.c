@@ -1,9 +1,9 @@
 /*
  * Panel products of the quantised types with AVX-512 VNNI.
  *
- * VPDPBUSD multiplies unsigned weights with signed activations. A line of a panel is one register of
- * sixteen columns, four k each; a block's eight registers are unpacked once and serve up to eight
- * rows. Where a type has an offset, the dot starts at minus offset times the sum of the row's
+ * VPDPBUSD multiplies unsigned weights with signed activations. A line of a panel is one register
+ * of sixteen columns, four k each; a block's eight registers are unpacked once and serve up to
+ * eight rows. Where a type has an offset, the dot starts at minus offset times the sum of the row's
  * block, so that it ends as the exact signed integer.
  */
 #include <string.h>
@@ -106,32 +106,17 @@ INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
     }
 }
 
-void tr__avx512_gemm_q8_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                          float *y, size_t ldy)
-{
-    gemm(TR_W_Q8_0, panels, k, p0, p1, x, m, y, ldy);
-}
+TR__GEMM_OF(Q8_0)
+TR__GEMM_OF(Q4_0)
+TR__GEMM_OF(Q4_K)
+TR__GEMM_OF(Q5_K)
+TR__GEMM_OF(Q6_K)
 
-void tr__avx512_gemm_q4_0(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                          float *y, size_t ldy)
+void tr__add_avx512_gemm(struct tr_kernels *k)
 {
-    gemm(TR_W_Q4_0, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__avx512_gemm_q4_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                          float *y, size_t ldy)
-{
-    gemm(TR_W_Q4_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__avx512_gemm_q5_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                          float *y, size_t ldy)
-{
-    gemm(TR_W_Q5_K, panels, k, p0, p1, x, m, y, ldy);
-}
-
-void tr__avx512_gemm_q6_k(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                          float *y, size_t ldy)
-{
-    gemm(TR_W_Q6_K, panels, k, p0, p1, x, m, y, ldy);
+    k->gemm[TR_W_Q8_0] = gemm_Q8_0;
+    k->gemm[TR_W_Q4_0] = gemm_Q4_0;
+    k->gemm[TR_W_Q4_K] = gemm_Q4_K;
+    k->gemm[TR_W_Q5_K] = gemm_Q5_K;
+    k->gemm[TR_W_Q6_K] = gemm_Q6_K;
 }

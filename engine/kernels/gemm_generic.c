@@ -11,8 +11,8 @@
 #include "engine/kernels/panel.h"
 #include "engine/kernels/quants.h"
 
-void tr__generic_gemm_f16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
-                          float *y, size_t ldy)
+static void gemm_f16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                     float *y, size_t ldy)
 {
     size_t stride = (size_t)tr_rows_stride(x->k);
     for (int p = p0; p < p1; p++) {
@@ -44,8 +44,8 @@ static void bf16_tile(const uint16_t *w, const uint16_t *x, float acc[TR_PANEL])
     }
 }
 
-void tr__generic_gemm_bf16(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                           int m, float *y, size_t ldy)
+static void gemm_bf16(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                      float *y, size_t ldy)
 {
     size_t stride = (size_t)tr_rows_stride(x->k);
     for (int p = p0; p < p1; p++) {
@@ -189,8 +189,8 @@ static void block_step(enum tr_wtype type, int16_t w[TR_BLOCK][TR_PANEL], const 
     }
 }
 
-static void gemm_q(enum tr_wtype type, const void *panels, int k, int p0, int p1,
-                   const struct tr_rows *x, int m, float *y, size_t ldy)
+static void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
+                 const struct tr_rows *x, int m, float *y, size_t ldy)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     size_t stride = (size_t)tr_rows_stride(x->k);
@@ -214,10 +214,20 @@ static void gemm_q(enum tr_wtype type, const void *panels, int k, int p0, int p1
     }
 }
 
-#define GEMM(name, type)                                                                           \
-    void tr__generic_gemm_##name(TR_GEMM_ARGS)                                                     \
-    {                                                                                              \
-        gemm_q(TR_W_##type, panels, k, p0, p1, x, m, y, ldy);                                      \
-    }
-TR_QUANTS(GEMM)
-TR_MORE_QUANTS(GEMM)
+/* The quantised types. */
+#define QUANTS(X)                                                                                  \
+    X(Q8_0)                                                                                        \
+    X(Q4_0) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_1) X(Q5_0) X(Q5_1) X(IQ4_NL) X(MXFP4) X(NVFP4) X(Q2_K)    \
+        X(Q3_K) X(IQ4_XS) X(IQ3_XXS) X(IQ3_S) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ1_S) X(IQ1_M)      \
+            X(TQ1_0) X(TQ2_0) X(Q1_0) X(Q2_0)
+
+QUANTS(TR__GEMM_OF)
+
+void tr__add_generic_gemm(struct tr_kernels *k)
+{
+    k->gemm[TR_W_F16] = gemm_f16;
+    k->gemm[TR_W_BF16] = gemm_bf16;
+#define ADD(name) k->gemm[TR_W_##name] = gemm_##name;
+    QUANTS(ADD)
+#undef ADD
+}

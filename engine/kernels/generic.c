@@ -1,6 +1,5 @@
 /*
- * The specification of the element-wise kernels and of lane sums, in plain C, and the generic
- * table.
+ * The specification of the element-wise kernels and of lane sums, in plain C.
  *
  * Every other level must give these bits. fmaf is one fused operation here too: without FMA
  * hardware libm computes it, slowly and exactly.
@@ -141,29 +140,17 @@ static double sum_exp(const float *x, int n, float max)
     return total;
 }
 
-const struct tr_kernels tr__kernels_generic = {
-    .level = TR_ISA_GENERIC,
-    .name = "generic",
-    .rmsnorm = rmsnorm,
-    .add = add,
-    .combine = combine,
-    .swiglu = swiglu,
-    .sigmoid = sigmoid,
-    .gate = gate_by,
-    .to_bf16 = to_bf16,
-    .quantize = quantize,
-    .router_f32 = router_f32,
-    .router_bf16 = router_bf16,
-    .sum_exp = sum_exp,
-    .gemm = {[TR_W_F16] = tr__generic_gemm_f16,
-             [TR_W_BF16] = tr__generic_gemm_bf16,
-             [TR_W_Q8_0] = tr__generic_gemm_q8_0,
-             [TR_W_Q4_0] = tr__generic_gemm_q4_0,
-             [TR_W_Q4_K] = tr__generic_gemm_q4_k,
-             [TR_W_Q5_K] = tr__generic_gemm_q5_k,
-             [TR_W_Q6_K] = tr__generic_gemm_q6_k,
-             TR_MORE_QUANTS(TR_GENERIC_GEMM)},
-    .attn = {[TR_KV_F32] = tr__generic_attn_f32,
-             [TR_KV_BF16] = tr__generic_attn_bf16,
-             [TR_KV_Q8] = tr__generic_attn_q8},
-};
+void tr__add_generic(struct tr_kernels *k)
+{
+    k->rmsnorm = rmsnorm;
+    k->add = add;
+    k->combine = combine;
+    k->swiglu = swiglu;
+    k->sigmoid = sigmoid;
+    k->gate = gate_by;
+    k->to_bf16 = to_bf16;
+    k->quantize = quantize;
+    k->router_f32 = router_f32;
+    k->router_bf16 = router_bf16;
+    k->sum_exp = sum_exp;
+}

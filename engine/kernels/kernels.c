@@ -1,5 +1,5 @@
 /*
- * Which level of the ladder this machine can climb, and its table.
+ * Which levels of the ladder this machine can climb, and their tables.
  *
  * CPUID says what the processor has, XGETBV what the operating system saves at a context switch;
  * both must agree. Tiles need the kernel's permission besides, and must prove themselves.
@@ -7,6 +7,7 @@
 #include "engine/kernels/kernels.h"
 
 #include <cpuid.h>
+#include <pthread.h>
 
 #include "engine/kernels/levels.h"
 
@@ -31,7 +32,8 @@ static bool has(uint32_t word, uint32_t bits)
     return (word & bits) == bits;
 }
 
-enum tr_isa tr_isa_detect(void)
+/* The best level by the processor's and the operating system's word. */
+static enum tr_isa announced(void)
 {
     enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xE6, XCR0_TILES = 0x60000 };
     const uint32_t amx_bf16_tile_int8 = 1U << 22 | 1U << 24 | 1U << 25;
@@ -49,31 +51,45 @@ enum tr_isa tr_isa_detect(void)
         !has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) ||
         !has(c, bit_AVX512VNNI))
         return TR_ISA_AVX2;
-    if ((saved & XCR0_TILES) != XCR0_TILES || !has(d, amx_bf16_tile_int8) || !tr__amx_usable())
+    if ((saved & XCR0_TILES) != XCR0_TILES || !has(d, amx_bf16_tile_int8))
         return TR_ISA_AVX512;
     return TR_ISA_AMX;
 }
 
-const char *tr_isa_name(enum tr_isa isa)
+static struct tr_kernels tables[TR_ISA_AUTO];
+static enum tr_isa best;
+
+static void climb(void)
 {
-    static const char *const names[] = {
-        [TR_ISA_GENERIC] = "generic", [TR_ISA_AVX2] = "avx2", [TR_ISA_AVX512] = "avx512",
-        [TR_ISA_AMX] = "amx",         [TR_ISA_AUTO] = "auto",
+    static void (*const rungs[TR_ISA_AUTO][3])(struct tr_kernels * k) = {
+        [TR_ISA_GENERIC] = {tr__add_generic, tr__add_generic_gemm, tr__add_generic_attn},
+        [TR_ISA_AVX2] = {tr__add_avx2, tr__add_avx2_gemm},
+        [TR_ISA_AVX512] = {tr__add_avx512, tr__add_avx512_gemm},
+        [TR_ISA_AMX] = {tr__add_amx_gemm},
     };
-    return names[isa];
+    static const char *const names[TR_ISA_AUTO] = {"generic", "avx2", "avx512", "amx"};
+    best = announced();
+    for (enum tr_isa level = TR_ISA_GENERIC; level <= best; level++) {
+        struct tr_kernels *k = &tables[level];
+        if (level > TR_ISA_GENERIC)
+            *k = tables[level - 1];
+        k->level = level;
+        k->name = names[level];
+        for (size_t i = 0; i < TR_ARRAY_LEN(rungs[level]) && rungs[level][i]; i++)
+            rungs[level][i](k);
+    }
+    if (best == TR_ISA_AMX && !tr__amx_usable(&tables[TR_ISA_AVX512], &tables[TR_ISA_AMX]))
+        best = TR_ISA_AVX512;
+}
+
+enum tr_isa tr_isa_detect(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, climb);
+    return best;
 }
 
 const struct tr_kernels *tr_kernels_select(enum tr_isa limit)
 {
-    enum tr_isa level = TR_MIN(limit, tr_isa_detect());
-    switch (level) {
-    case TR_ISA_AMX:
-        return &tr__kernels_amx;
-    case TR_ISA_AVX512:
-        return &tr__kernels_avx512;
-    case TR_ISA_AVX2:
-        return &tr__kernels_avx2;
-    default:
-        return &tr__kernels_generic;
-    }
+    return &tables[TR_MIN(limit, tr_isa_detect())];
 }

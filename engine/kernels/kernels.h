@@ -1,11 +1,12 @@
 /*
- * One dispatch table of compute kernels, filled once: plain C first (the specification), then the
- * ladder of instruction sets. Every level gives the same bits for every kernel; only speed differs.
+ * One dispatch table of compute kernels for each level of instruction sets, filled once: plain C
+ * first (the specification), then each level adds what it betters. A kernel that a level has no
+ * body for is that of the level below; every level gives the same bits, only speed differs.
  *
  * Numeric rules, the contract of all levels (spec: the C bodies in generic.c):
  *  - "lanes": a reduction over n elements keeps 16 partial results, lane j taking elements j, j+16,
- * … in order; the lanes are then added as a tree: lane j += lane j+8, then +4, +2, +1. Missing tail
- * elements count as +0.
+ *    … in order; the lanes are then added as a tree: lane j += lane j+8, then +4, +2, +1. Missing
+ *    tail elements count as +0.
  *  - every multiply-add that the rules call fma is one fused operation; nothing else is fused.
  *  - FTZ and DAZ are on in every compute thread (tr_fp_enter).
  */
@@ -53,8 +54,8 @@ struct tr_matrix {
     enum tr_wtype type;
     int n; /* outputs */
     int k; /* inputs */
-    const void
-        *data; /* F32: row-major [n][k]; else tr_packed_bytes(type, n, k) bytes, 64-byte aligned */
+    /* F32: row-major [n][k]; else tr_packed_bytes(type, n, k) bytes, 64-byte aligned */
+    const void *data;
 };
 
 /* Activations of m rows in the forms that matrices read. Row strides are those of
@@ -65,9 +66,9 @@ struct tr_rows {
     uint16_t *bf16;  /* [m][stride], rounded to nearest even, zero-padded to stride */
     int8_t *q8;      /* [m][stride], zero-padded */
     float *q8_scale; /* [m][stride / 32] */
-    int32_t *q8_sum; /* [m][stride / 32]: sums of the block's two halves of 16 as two int16, the
-                        first half in the low bits: one multiply-add of words gives any multiple
-                        of either or of both */
+    /* [m][stride / 32]: sums of the block's two halves of 16 as two int16, the first half in the
+     * low bits: one multiply-add of words gives any multiple of either or of both */
+    int32_t *q8_sum;
 };
 
 /* k rounded up to a multiple of 64. */
@@ -88,17 +89,23 @@ struct tr_attn_block {
     int m;          /* query rows; all of them see the keys [lo, hi) of this block */
     int head_dim;   /* multiple of 2 */
     float scale;    /* 1 / sqrt(head_dim) */
-    const void
-        *k[TR_ATTN_KEYS / TR_ATTN_SUB]; /* [head_dim][16] each; NULL where no key is visible */
-    const void *v[TR_ATTN_KEYS / TR_ATTN_SUB];    /* [16][head_dim] each */
-    const void *next[TR_ATTN_KEYS / TR_ATTN_SUB]; /* the keys of the block that comes next, only to
-                                                     be fetched early; NULL = not known */
-    int lo, hi;                                   /* 0 <= lo < hi <= 64 */
-    float *max;                                   /* [m] running maximum, -inf at first */
-    float *sum;                                   /* [m] running sum of p, +0 at first */
-    float *o;                                     /* [m][head_dim] running output, +0 at first */
+    /* [head_dim][16] each; NULL where no key is visible */
+    const void *k[TR_ATTN_KEYS / TR_ATTN_SUB];
+    /* [16][head_dim] each */
+    const void *v[TR_ATTN_KEYS / TR_ATTN_SUB];
+    /* the keys of the block that comes next, only to be fetched early; NULL = not known */
+    const void *next[TR_ATTN_KEYS / TR_ATTN_SUB];
+    int lo, hi; /* 0 <= lo < hi <= 64 */
+    float *max; /* [m] running maximum, -inf at first */
+    float *sum; /* [m] running sum of p, +0 at first */
+    float *o;   /* [m][head_dim] running output, +0 at first */
 };
 
+typedef void tr_gemm_fn(const void *panels, int k, int p0, int p1, const struct tr_rows *x, int m,
+                        float *y, size_t ldy);
+typedef void tr_attn_fn(const struct tr_attn_block *block);
+
+/* No member is NULL at any level, but for gemm[TR_W_F32]. */
 struct tr_kernels {
     enum tr_isa level;
     const char *name; /* "generic", "avx2", "avx512", "amx" */
@@ -140,8 +147,7 @@ struct tr_kernels {
      * * as, acc), where s is the block's fp16, e8m0 or (dw * sc), sc being the sub-block's integer,
      * or (e4m3 * factor). Then, in types with a minimum: acc = fma(sum_a, -(min * as), acc), where
      * min is dmin * mn, or -m of Q4_1 and Q5_1. */
-    void (*gemm[TR_W_COUNT])(const void *panels, int k, int p0, int p1, const struct tr_rows *x,
-                             int m, float *y, size_t ldy);
+    tr_gemm_fn *gemm[TR_W_COUNT];
 
     /* One key block of online softmax for m rows. Per row: s_j = chain over d of fma(q[d], k[d][j])
      * from +0, times scale, for lo <= j < hi; new = max(old, max s); c = old is -inf ? 0 : expf(old
@@ -150,21 +156,19 @@ struct tr_kernels {
      * hi) are never read into a result (they may be NaN). A maximum of -0 is stored as +0. Q8
      * (kv_q8.h): s_j = over runs of 32 dims in order fma(chain of the run, the key's scale, s_j);
      * p_j is multiplied by the value's scale before its fma. Indexed by enum tr_kv_type. */
-    void (*attn[3])(const struct tr_attn_block *block);
+    tr_attn_fn *attn[TR_KV_Q8 + 1];
 };
 
-/* The table of the best level that this machine has and that is not above `limit`; immutable,
- * static. */
+/* The table of the best level that this machine has and that is not above `limit`; never changes.
+ * Any thread. */
 const struct tr_kernels *tr_kernels_select(enum tr_isa limit);
 /* The best level the machine has; TR_ISA_AMX only after the kernel granted tiles. */
 enum tr_isa tr_isa_detect(void);
-const char *tr_isa_name(enum tr_isa isa);
 
 /* FTZ and DAZ on, rounding to nearest: once in every thread that computes. */
 void tr_fp_enter(void);
 
-/* -- packing (pack.c)
- * ------------------------------------------------------------------------------------------- */
+/* ---- packing (pack.c, quants.c) ---- */
 
 /* Bytes of a packed [n][k] matrix of a type; 0 = the type can't hold that k (whole blocks of the
  * file's format: quants.h) or the size overflows. n is padded to 16 with zero rows. F32: n
@@ -183,8 +187,7 @@ void tr_pack_factor(float factor, int row0, int rows, int k, void *packed);
 void tr_dequantize_row(enum tr_wtype type, const void *src, int k, float *y);
 TR_NODISCARD int tr_quantize_row(enum tr_wtype type, const float *x, int k, void *dst);
 
-/* -- products (matmul.c)
- * ---------------------------------------------------------------------------------------- */
+/* ---- products (matmul.c) ---- */
 
 /* Which form of activations a type reads. */
 enum tr_form { TR_FORM_F32 = 1, TR_FORM_BF16 = 2, TR_FORM_Q8 = 4 };
@@ -198,7 +201,8 @@ void tr_rows_prepare(const struct tr_kernels *kn, const struct tr_rows *rows, in
 void tr_matmul(const struct tr_kernels *kn, const struct tr_matrix *w, const struct tr_rows *x,
                int m, float *y, size_t ldy, int tid, int n_threads, void *scratch);
 size_t tr_matmul_scratch(int max_n, int max_k);
-/* Asks for the first lines of this thread's share, so that the product after the next barrier finds its stream begun. */
+/* Asks for the first lines of this thread's share, so that the product after the next barrier finds
+ * its stream begun. */
 void tr_matmul_warm(const struct tr_matrix *w, int tid, int n_threads);
 /* The same for any memory. */
 void tr_warm(const void *p);

@@ -1,30 +1,8 @@
-/* The table of the level "avx2". */
-#include "engine/kernels/attn_body.h"
-#include "engine/kernels/gemm_float_body.h"
-#include "engine/kernels/lanes_body.h"
+/* What the level "avx2" adds beside the quantised products (gemm_avx2.c). */
+#include "engine/kernels/level_body.h"
 #include "engine/kernels/levels.h"
 
-const struct tr_kernels tr__kernels_avx2 = {
-    .level = TR_ISA_AVX2,
-    .name = "avx2",
-    .rmsnorm = rmsnorm,
-    .add = add,
-    .combine = combine,
-    .swiglu = swiglu,
-    .sigmoid = sigmoid,
-    .gate = gate_by,
-    .to_bf16 = to_bf16,
-    .quantize = quantize,
-    .router_f32 = router_f32,
-    .router_bf16 = router_bf16,
-    .sum_exp = sum_exp,
-    .gemm = {[TR_W_F16] = gemm_f16,
-             [TR_W_BF16] = gemm_bf16,
-             [TR_W_Q8_0] = tr__avx2_gemm_q8_0,
-             [TR_W_Q4_0] = tr__avx2_gemm_q4_0,
-             [TR_W_Q4_K] = tr__avx2_gemm_q4_k,
-             [TR_W_Q5_K] = tr__avx2_gemm_q5_k,
-             [TR_W_Q6_K] = tr__avx2_gemm_q6_k,
-             TR_MORE_QUANTS(TR_GENERIC_GEMM)},
-    .attn = {[TR_KV_F32] = attn_f32, [TR_KV_BF16] = attn_bf16, [TR_KV_Q8] = attn_q8},
-};
+void tr__add_avx2(struct tr_kernels *k)
+{
+    add_vectors(k);
+}

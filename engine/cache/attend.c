@@ -7,7 +7,7 @@
  * the kernel together, so that a full block is read once for all of them; at the edges (the
  * diagonal, the far end of the window) each token goes alone.
  */
-#include "engine/cache/layout.h"
+#include "engine/cache/attend.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #ifndef TR_ENGINE_CACHE_GLOBAL_H
 #define TR_ENGINE_CACHE_GLOBAL_H
 
-#include "engine/cache/layout.h"
+#include "engine/cache/attend.h"
 
 struct tr_global_page;
 

@@ -12,7 +12,7 @@
 #ifndef TR_ENGINE_CACHE_LOCAL_H
 #define TR_ENGINE_CACHE_LOCAL_H
 
-#include "engine/cache/layout.h"
+#include "engine/cache/attend.h"
 
 /* Provenance, checked at each reuse, is kept by the pool beside the data (see pages.h). */
 struct tr_local_page;

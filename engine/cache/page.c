@@ -102,7 +102,8 @@ void *tr_page_data(const struct tr_page *page)
     return p->memory + (size_t)(page - p->pages) * p->stride;
 }
 
-int32_t *tr_page_ids(const struct tr_page *page)
+/* The page's ids [page_tokens]. */
+static int32_t *ids_of(const struct tr_page *page)
 {
     const struct tr_page_pool *p = page->pool;
     return p->ids + (size_t)(page - p->pages) * (size_t)p->page_tokens;
@@ -119,7 +120,7 @@ static bool same_identity(const struct tr_page *page, struct tr_hash key, int64_
                           const int32_t *ids)
 {
     return tr_hash_equal(page->key, key) && page->start == start &&
-           memcmp(tr_page_ids(page), ids, (size_t)page->pool->page_tokens * sizeof *ids) == 0;
+           memcmp(ids_of(page), ids, (size_t)page->pool->page_tokens * sizeof *ids) == 0;
 }
 
 static struct tr_page *lookup(struct tr_page_pool *p, struct tr_hash key, int64_t start,
@@ -179,7 +180,7 @@ void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const
     }
     page->key = key;
     page->start = start;
-    memcpy(tr_page_ids(page), ids, (size_t)p->page_tokens * sizeof *ids);
+    memcpy(ids_of(page), ids, (size_t)p->page_tokens * sizeof *ids);
     if (p->verify)
         page->checksum = checksum(page);
     page->bucket = *bucket_of(p, key);

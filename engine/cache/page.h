@@ -87,7 +87,5 @@ void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const
  * too; a page that fails that is forgotten. NULL if there is none. */
 struct tr_page *tr_page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
                              const int32_t *ids);
-/* The page's ids [page_tokens]. */
-int32_t *tr_page_ids(const struct tr_page *page);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/checkpoint/promote.h"
+#include "engine/machine/machine.h"
 #include "engine/machine/pool.h"
 
 #define HUGE ((uint64_t)2 << 20)
@@ -28,7 +29,7 @@ static int reserve(struct tr_arena *a, uint64_t bytes, int protection, uint8_t *
                    struct tr_err *err)
 {
     /* Asking for too much would succeed here, and end the process at some later touch. */
-    uint64_t left = tr_memory_left("/sys/fs/cgroup");
+    uint64_t left = tr_memory_left(TR_CGROUP_ROOT);
     uint64_t mapped;
     if (bytes > left || __builtin_add_overflow(bytes, 2 * HUGE, &mapped))
         return tr_err_set(err, TR_ENOMEM, NULL, "the weights need %.2f GiB, %.2f GiB are left",

@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "engine/machine/machine.h"
 #include "engine/machine/pool.h"
 
 #define HUGE  ((uint64_t)2 << 20)
@@ -97,7 +98,7 @@ static bool move(struct tr_promoter *p, uint64_t at, uint64_t n)
     uint8_t *fresh = p->fresh + at;
     uint64_t whole = TR_ROUND_UP(n, HUGE);
     /* What is still mapped from the file counts as left, but is in use. */
-    if (tr_memory_left("/sys/fs/cgroup") < p->bytes - atomic_load(&p->moved) + PIECE)
+    if (tr_memory_left(TR_CGROUP_ROOT) < p->bytes - atomic_load(&p->moved) + PIECE)
         return false;
     for (uint64_t i = 0; i < n; i += HUGE) {
         if (atomic_load(&p->stop))
@@ -166,7 +167,7 @@ struct tr_promoter *tr_promoter_start(uint8_t *file, uint64_t bytes, int fd)
     p->file = file;
     p->bytes = bytes;
     p->fd = fd;
-    p->drop = tr_memory_left("/sys/fs/cgroup") / 2 < bytes;
+    p->drop = tr_memory_left(TR_CGROUP_ROOT) / 2 < bytes;
     p->fresh = reserve(TR_ROUND_UP(bytes, HUGE));
     if (p->fresh && tr_thread_start(&p->thread, "promote", work, p) == 0)
         return p;

@@ -14,6 +14,7 @@
 #include "engine/checkpoint/bind.h"
 #include "engine/checkpoint/load.h"
 #include "engine/checkpoint/packed.h"
+#include "engine/machine/machine.h"
 #include "engine/machine/pool.h"
 
 struct tr_weights_store {
@@ -75,7 +76,7 @@ static int fill(struct tr_weights *w, const struct tr_weights_options *o, struct
     if (r)
         return r;
     /* The page cache keeps the files for the next start, if they fit beside the weights. */
-    bool drop = w->file_bytes + bytes > tr_memory_left("/sys/fs/cgroup");
+    bool drop = w->file_bytes + bytes > tr_memory_left(TR_CGROUP_ROOT);
     r = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
     if (!r && p->path)
         keep(st, o, p, *values);

@@ -4,7 +4,7 @@
  * keep rotated keys and look back `window` keys; global layers know no positions. Which is which is
  * one switch, here.
  */
-#include "engine/forward/internal.h"
+#include "engine/forward/forward_internal.h"
 
 #include <string.h>
 

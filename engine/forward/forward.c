@@ -4,7 +4,7 @@
  * All compute threads run the same code; a phase works on rows or on output columns, and
  * sync_threads separates phases. A row's numbers never depend on the other rows.
  */
-#include "engine/forward/internal.h"
+#include "engine/forward/forward_internal.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * so that each expert's weights are read once; every (row, rank) result has its own slot, and a row
  * sums its slots in order of rank, so order of arrival can't matter.
  */
-#include "engine/forward/internal.h"
+#include "engine/forward/forward_internal.h"
 
 #include <string.h>
 

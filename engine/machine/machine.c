@@ -6,14 +6,14 @@
  * names the path; inside a container it may be one that is not mounted there, whose missing files
  * are skipped until the walk reaches what is.
  */
+#include "engine/machine/machine.h"
+
 #include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/machine/pool.h"
 
 /* The first number of a file: v2 writes "max" for no limit, v1 -1 or a huge one. */
 static bool read_number(const char *folder, const char *file, double *ret)

@@ -26,6 +26,7 @@
 
 #include "config/clock.h"
 #include "engine/kernels/kernels.h"
+#include "engine/machine/machine.h"
 
 enum {
     MAX_THREADS = 1024,
@@ -35,7 +36,7 @@ enum {
         128 /* bytes between words that different threads write: two lines, for the prefetcher */
 };
 
-struct worker {
+struct helper {
     struct tr_pool *pool;
     int tid;
     pthread_t thread;
@@ -50,7 +51,7 @@ struct tr_pool {
     int n_started; /* workers that exist, for close */
     tr_pool_fn fn; /* NULL: leave */
     void *arg;
-    struct worker *workers; /* [n_threads]; entry 0 is the caller and unused */
+    struct helper *workers; /* [n_threads]; entry 0 is the caller and unused */
 };
 
 static void futex(_Atomic uint32_t *word, int op, uint32_t value)
@@ -99,7 +100,7 @@ void tr_pool_barrier(struct tr_pool *pool)
 
 static void *work(void *arg)
 {
-    const struct worker *w = arg;
+    const struct helper *w = arg;
     struct tr_pool *pool = w->pool;
     tr_fp_enter();
     for (;;) {
@@ -117,27 +118,27 @@ int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void 
     sigset_t old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(ret, NULL, fn, arg);
+    int r = pthread_create(ret, NULL, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!rc)
+    if (!r)
         pthread_setname_np(*ret, name);
-    return rc;
+    return r;
 }
 
 static int start(struct tr_pool *pool, struct tr_err *err)
 {
-    int rc = 0;
-    for (int tid = 1; tid < pool->n_threads && rc == 0; tid++) {
-        struct worker *w = &pool->workers[tid];
-        *w = (struct worker){.pool = pool, .tid = tid};
-        rc = tr_thread_start(&w->thread, "compute", work, w);
-        if (rc)
+    int r = 0;
+    for (int tid = 1; tid < pool->n_threads && r == 0; tid++) {
+        struct helper *w = &pool->workers[tid];
+        *w = (struct helper){.pool = pool, .tid = tid};
+        r = tr_thread_start(&w->thread, "compute", work, w);
+        if (r)
             break;
         pool->n_started++;
     }
-    if (rc)
+    if (r)
         return tr_err_set(err, TR_ENOMEM, "threads", "cannot start compute thread %d of %d: %s",
-                          pool->n_started + 1, pool->n_threads, strerror(rc));
+                          pool->n_started + 1, pool->n_threads, strerror(r));
     return 0;
 }
 
@@ -151,12 +152,12 @@ int tr_pool_open(struct tr_pool **ret, int n_threads, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     memset(pool, 0, sizeof *pool);
     pool->n_threads = n_threads;
-    pool->spin_ns = n_threads > tr_default_threads("/sys/fs/cgroup") ? 0 : SPIN_NS;
+    pool->spin_ns = n_threads > tr_default_threads(TR_CGROUP_ROOT) ? 0 : SPIN_NS;
     pool->workers = calloc((size_t)n_threads, sizeof *pool->workers);
-    int rc = pool->workers ? start(pool, err) : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    if (rc < 0) {
+    int r = pool->workers ? start(pool, err) : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (r < 0) {
         tr_pool_close(pool);
-        return rc;
+        return r;
     }
     *ret = pool;
     return 0;

@@ -31,12 +31,4 @@ void tr_pool_barrier(struct tr_pool *pool);
  * every signal blocked, as signals belong to the main thread. 0 or an errno. */
 TR_NODISCARD int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg);
 
-/* Threads to use by default: the affinity mask, cut to the cgroup CPU quota (v2 cpu.max over the
- * whole ancestor chain, v1 cfs_quota), at least 1. cgroup_root: "/sys/fs/cgroup" (tests pass
- * another). */
-int tr_default_threads(const char *cgroup_root);
-/* Bytes that this process may still use: the least of MemAvailable and what each cgroup limit above
- * it leaves. */
-uint64_t tr_memory_left(const char *cgroup_root);
-
 #endif

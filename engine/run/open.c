@@ -9,8 +9,7 @@
 #include "config/hash.h"
 #include "engine/checkpoint/cost.h"
 #include "engine/kernels/blas.h"
-
-static const char cgroup_root[] = "/sys/fs/cgroup";
+#include "engine/machine/machine.h"
 
 enum {
     DEFAULT_PAGE_TOKENS = 32,
@@ -57,7 +56,7 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
     const struct tr_engine_options *o = &e->options;
     tr_blas_init();
     e->kernels = tr_kernels_select(o->isa);
-    int threads = o->threads ? o->threads : tr_default_threads(cgroup_root);
+    int threads = o->threads ? o->threads : tr_default_threads(TR_CGROUP_ROOT);
     int r = tr_pool_open(&e->pool, threads, err);
     if (r < 0)
         return r;
@@ -158,7 +157,7 @@ static uint64_t auto_budget(const struct tr_engine *e)
     uint64_t fixed =
         tr_forward_need(e->weights, e->info.max_batch_tokens, e->max_head_rows, e->info.threads) +
         e->weights->cached_bytes;
-    uint64_t left = tr_memory_left(cgroup_root);
+    uint64_t left = tr_memory_left(TR_CGROUP_ROOT);
     uint64_t most = 2 * (uint64_t)e->info.max_sequences *
                     tr_schedule_need(&e->limits, 1, e->info.context_length, 1);
     return TR_MIN(left > fixed ? (left - fixed) / 100 * AUTO_PERCENT : 0, most);

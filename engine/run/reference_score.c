@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/forward/reference.h"
+#include "engine/machine/machine.h"
 #include "engine/machine/pool.h"
 #include "engine/text/tokenizer.h"
 
@@ -29,7 +30,7 @@ int tr_engine_reference(const char *model, const struct tr_tokenizer *t, const i
     struct tr_weights *w = NULL;
     struct tr_pool *pool = NULL;
     float *logits = NULL;
-    int r = tr_pool_open(&pool, tr_default_threads("/sys/fs/cgroup"), err);
+    int r = tr_pool_open(&pool, tr_default_threads(TR_CGROUP_ROOT), err);
     if (r == 0) {
         struct tr_weights_options o = {.choice = TR_WEIGHTS_F32, .use_mmap = true, .pool = pool};
         struct tr_checkpoint *checkpoint = NULL;

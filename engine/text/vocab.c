@@ -28,7 +28,9 @@ static int alphabet_byte(uint32_t c)
     return c == 256 + 67 ? 173 : -1;
 }
 
-bool tr_alphabet_decode(const char *text, size_t n, struct tr_buf *out)
+/* Appends the bytes that a text of the alphabet stands for; false, and nothing appended, if the
+ * text has other characters. */
+static bool alphabet_decode(const char *text, size_t n, struct tr_buf *out)
 {
     size_t begin = out->len;
 
@@ -143,7 +145,7 @@ static int write_token(struct tr_vocab *v, struct tr_token *t, const char *text,
     tr_buf_add(&v->text, text, n);
     tr_buf_addc(&v->text, '\0');
     bytes = (uint32_t)v->text.len;
-    if (tr_alphabet_decode(text, n, &v->text)) {
+    if (alphabet_decode(text, n, &v->text)) {
         t->bytes = (struct tr_slice){bytes, (uint32_t)v->text.len - bytes};
         tr_buf_addc(&v->text, '\0');
     } else {

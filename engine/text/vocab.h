@@ -68,8 +68,5 @@ static inline const char *tr_vocab_text(const struct tr_vocab *v, struct tr_slic
 }
 
 uint32_t tr_alphabet_char(unsigned char byte); /* the character that stands for a byte */
-/* Appends the bytes that a text of the alphabet stands for; false, and nothing appended, if the
- * text has other characters. */
-bool tr_alphabet_decode(const char *text, size_t n, struct tr_buf *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* The messages of a request as chat templates expect them: see from_json.h. */
+#include "engine/text/template/messages.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/text/template/from_json.h"
 #include "engine/text/template/text.h"
 
 /* Ends the render: the request is at fault, in the message of that number. `what` begins with the

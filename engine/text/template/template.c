@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/text/template/from_json.h"
+#include "engine/text/template/messages.h"
 #include "engine/text/template/render.h"
 #include "engine/text/template/text.h"
 #include "engine/text/template/unicode.h"

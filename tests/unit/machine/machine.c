@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "engine/machine/pool.h"
+#include "engine/machine/machine.h"
 
 #include <cmocka.h>
 

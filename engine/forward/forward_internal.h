@@ -1,6 +1,6 @@
 /* The forward pass's private state: one struct for the step, one per compute thread. */
-#ifndef TR_ENGINE_FORWARD_INTERNAL_H
-#define TR_ENGINE_FORWARD_INTERNAL_H
+#ifndef TR_ENGINE_FORWARD_FORWARD_INTERNAL_H
+#define TR_ENGINE_FORWARD_FORWARD_INTERNAL_H
 
 #include <stdatomic.h>
 

@@ -4,7 +4,7 @@
  * The same walk over the buffers runs twice: without memory it counts bytes, with memory it hands
  * them out.
  */
-#include "engine/forward/internal.h"
+#include "engine/forward/forward_internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

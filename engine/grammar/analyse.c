@@ -151,6 +151,7 @@ static bool passes_empty(const struct work *w, uint32_t x)
     case TR__OP_SPLIT:
         return w->null[node->next] || w->null[node->arg];
     case TR__OP_INC:
+    case TR__OP_MAX:
         return w->null[node->next];
     case TR__OP_MIN:
         return w->null[node->next] && node->arg == 0;
@@ -256,7 +257,8 @@ static void left_corner(struct work *w, uint32_t rule)
         list = w->link[list];
         if (x->op == TR__OP_CALL)
             add_edge(w, rule, x->arg);
-        if (x->op == TR__OP_SPLIT || x->op == TR__OP_INC || (x->op == TR__OP_MIN && x->arg == 0) ||
+        if (x->op == TR__OP_SPLIT || x->op == TR__OP_INC || x->op == TR__OP_MAX ||
+            (x->op == TR__OP_MIN && x->arg == 0) ||
             (x->op == TR__OP_CALL && b->rules[x->arg].nullable && !(x->flags & TR__NODE_NONEMPTY)))
             VISIT(x->next);
         if (x->op == TR__OP_SPLIT)

@@ -99,6 +99,9 @@ static uint32_t compile_source(struct tr__nodes *b, const struct tr_grammar_sour
         return compile_regex(b, source);
     case TR_GRAMMAR_CHOICE:
         return compile_choice(b, source);
+    case TR_GRAMMAR_JSON_OBJECT:
+    case TR_GRAMMAR_JSON_SCHEMA:
+        return tr__compile_schema(b, source);
     case TR_GRAMMAR_GBNF:
     case TR_GRAMMAR_EBNF:
         return tr__compile_bnf(b, source);

@@ -9,6 +9,8 @@
 uint32_t tr__emit_words(struct tr__nodes *b, struct tr_grammar_text *words, uint32_t n,
                         uint32_t next);
 
+/* JSON Schema, or any object (schema.c). */
+uint32_t tr__compile_schema(struct tr__nodes *b, const struct tr_grammar_source *source);
 /* GBNF and EBNF (bnf.c). */
 uint32_t tr__compile_bnf(struct tr__nodes *b, const struct tr_grammar_source *source);
 

@@ -201,6 +201,13 @@ uint32_t tr__min(struct tr__nodes *b, uint32_t limit, uint32_t next)
     return intern(b, (struct tr__node){TR__OP_MIN, .next = next, .arg = limit});
 }
 
+uint32_t tr__max(struct tr__nodes *b, uint32_t limit, uint32_t next)
+{
+    if (next == 0)
+        return 0;
+    return intern(b, (struct tr__node){TR__OP_MAX, .next = next, .arg = limit});
+}
+
 uint32_t tr__text(struct tr__nodes *b, const char *bytes, size_t n, uint32_t next)
 {
     while (n-- > 0)

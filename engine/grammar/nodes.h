@@ -24,7 +24,8 @@ enum tr__op {
     TR__OP_CALL,  /* rule arg, then next */
     TR__OP_MATCH, /* the rule's end */
     TR__OP_INC,   /* only if counter < arg: counter + 1, then next */
-    TR__OP_MIN    /* only if counter >= arg: next */
+    TR__OP_MIN,   /* only if counter >= arg: next */
+    TR__OP_MAX    /* only if counter <= arg: next */
 };
 
 enum tr__node_flags {
@@ -40,7 +41,7 @@ struct tr__node {
     uint32_t rule; /* whose counter it means */
 };
 
-enum { TR__NONE = 0x7FFFFFFF, TR__NO_LIMIT = 0x7FFFFFFF };
+enum { TR__NONE = 0x7FFFFFFF, TR__NO_LIMIT = 0x7FFFFFFF, TR__LIMIT_MAX = 0x7FFFFF00 };
 
 struct tr__rule {
     uint32_t start;    /* node, 0 until set */
@@ -97,6 +98,7 @@ uint32_t tr__split(struct tr__nodes *b, uint32_t x, uint32_t y);
 uint32_t tr__call(struct tr__nodes *b, uint32_t rule, unsigned flags, uint32_t next);
 uint32_t tr__inc(struct tr__nodes *b, uint32_t limit, uint32_t next);
 uint32_t tr__min(struct tr__nodes *b, uint32_t limit, uint32_t next);
+uint32_t tr__max(struct tr__nodes *b, uint32_t limit, uint32_t next);
 uint32_t tr__text(struct tr__nodes *b, const char *bytes, size_t n, uint32_t next);
 /* A split whose ends are set later, for loops. */
 uint32_t tr__hole(struct tr__nodes *b);

@@ -186,6 +186,10 @@ static void follow(struct tr_grammar *g, struct tr__item item, bool entering)
         if (item.count == TR__FREE || (item.count != TR__LOW && item.count >= x->arg))
             visit(g, x->next, item.count, item.stack);
         break;
+    case TR__OP_MAX:
+        if (item.count == TR__FREE || item.count == TR__LOW || item.count <= x->arg)
+            visit(g, x->next, item.count, item.stack);
+        break;
     default:
         break;
     }

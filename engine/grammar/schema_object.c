@@ -1,0 +1,521 @@
+/*
+ * Objects: the properties in the order of the schema, then, where others are allowed, any further
+ * ones. Each place between two properties is one node, so that many optional ones cost no more than
+ * themselves. A name that is declared does not come back among the further ones.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/grammar/schema_internal.h"
+
+enum { MAX_PATTERNS = 5 };
+
+struct property {
+    const char *name;
+    size_t bytes;
+    bool required, forbidden;
+    struct tr__terms terms;
+};
+
+struct key_pattern { /* of patternProperties */
+    struct tr__pattern pattern;
+    tr__site schema; /* that it stands in */
+    tr__site value;  /* what the property must satisfy */
+};
+
+struct object {
+    struct tr__schema *s;
+    const struct tr__shape *shape;
+    struct property *properties;
+    struct property none; /* given out after an error */
+    uint32_t n, cap;
+    uint32_t *table, table_cap; /* by name: index + 1 */
+    struct key_pattern patterns[MAX_PATTERNS];
+    uint32_t n_patterns;
+    uint32_t *required_from; /* required properties at this place or behind */
+    uint32_t min, max;
+    bool counted, open; /* open: further properties */
+    uint32_t close;     /* "}", then what follows */
+    uint32_t further;   /* the first of further properties */
+    uint32_t behind;    /* what follows one of them, a hole until the count is settled */
+};
+
+/* ---- names ---- */
+
+static uint32_t hash_of(const char *name)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *name; name++)
+        h = (h ^ (uint8_t)*name) * 16777619u;
+    return h ^ h >> 15;
+}
+
+static bool grow(struct object *o)
+{
+    uint32_t cap = o->cap ? 2 * o->cap : 16;
+    struct property *grown = tr__alloc(o->s, cap * sizeof(*grown));
+    uint32_t *table = tr__alloc(o->s, 2 * (size_t)cap * sizeof(*table));
+
+    if (!grown || !table)
+        return false;
+    if (o->n > 0)
+        memcpy(grown, o->properties, o->n * sizeof(*grown));
+    o->properties = grown;
+    o->cap = cap;
+    o->table = table;
+    o->table_cap = 2 * cap;
+    for (uint32_t i = 0; i < o->n; i++) {
+        uint32_t at = hash_of(grown[i].name) & (o->table_cap - 1);
+        while (table[at])
+            at = (at + 1) & (o->table_cap - 1);
+        table[at] = i + 1;
+    }
+    return true;
+}
+
+static struct property *property(struct object *o, const char *name, size_t bytes)
+{
+    uint32_t at;
+
+    if (!tr__spend(o->s->b, 1) || (o->n == o->cap && !grow(o)))
+        return &o->none;
+    for (at = hash_of(name) & (o->table_cap - 1); o->table[at]; at = (at + 1) & (o->table_cap - 1))
+        if (strcmp(o->properties[o->table[at] - 1].name, name) == 0)
+            return &o->properties[o->table[at] - 1];
+    o->properties[o->n] = (struct property){.name = name, .bytes = bytes};
+    o->table[at] = ++o->n;
+    return &o->properties[o->n - 1];
+}
+
+static void read_required(struct object *o, tr__site schema)
+{
+    tr__site list = tr__member(o->s, schema, "required");
+    const char *name;
+
+    if (list && tr_json_type(list) != TR_JSON_ARRAY)
+        tr__schema_fail(o->s, TR_EINVAL, schema, "required", "expected a list of names");
+    for (size_t i = 0; list && i < tr_json_size(list) && o->s->b->r == 0; i++) {
+        struct tr_json v = tr_json_at(list, i);
+        if (tr_json_as_string(&v, &name, NULL, NULL) < 0)
+            tr__schema_fail(o->s, TR_EINVAL, schema, "required", "expected a list of names");
+        else
+            property(o, name, strlen(name))->required = true;
+    }
+}
+
+static tr__site map_of(struct tr__schema *s, tr__site schema, const char *key)
+{
+    tr__site map = tr__member(s, schema, key);
+
+    if (map && tr_json_type(map) != TR_JSON_OBJECT) {
+        tr__schema_fail(s, TR_EINVAL, schema, key, "expected an object of schemas");
+        return NULL;
+    }
+    return map;
+}
+
+static void read_patterns(struct object *o, tr__site schema)
+{
+    tr__site map = map_of(o->s, schema, "patternProperties");
+    struct tr_json v;
+    void *iter = NULL;
+
+    while (map && tr_json_next(map, &iter, &v)) {
+        if (o->n_patterns == MAX_PATTERNS) {
+            tr__schema_fail(o->s, TR_EUNSUPPORTED, schema, "patternProperties",
+                            "more than 5 are not supported");
+            return;
+        }
+        tr__site value = tr__keep(o->s, v);
+        o->patterns[o->n_patterns++] =
+            (struct key_pattern){.pattern = {.text = v.key, .n = v.key_bytes, .site = value},
+                                 .schema = schema,
+                                 .value = value};
+    }
+}
+
+static void read_names(struct object *o)
+{
+    const struct tr__shape *shape = o->shape;
+    struct tr_json v;
+
+    for (uint32_t i = 0; i < shape->n_schemas && o->s->b->r == 0; i++) {
+        tr__site map = map_of(o->s, shape->schemas[i], "properties");
+        void *iter = NULL;
+        while (map && tr_json_next(map, &iter, &v))
+            property(o, v.key, v.key_bytes);
+        read_patterns(o, shape->schemas[i]);
+    }
+    for (uint32_t i = 0; i < shape->n_schemas && o->s->b->r == 0; i++)
+        read_required(o, shape->schemas[i]);
+    for (uint32_t i = 0; i < shape->names.n; i++) {
+        const struct tr__term *t = &shape->names.at[i];
+        struct property *p = property(o, t->key, strlen(t->key));
+        p->required |= t->kind != TR__TERM_FORBID;
+        p->forbidden |= t->kind == TR__TERM_FORBID;
+    }
+}
+
+/* ---- what holds of a property ---- */
+
+static bool matches(struct tr__schema *s, const struct tr__pattern *p, const char *name, size_t n)
+{
+    struct tr__dfa d = {0};
+    struct tr_buf spelled = {0};
+    bool match;
+
+    tr__pattern_language(s, p, &d);
+    tr__json_spell(&spelled, name, n);
+    match = tr__dfa_accepts(&d, spelled.len ? spelled.data : "", spelled.len);
+    tr_buf_done(&spelled);
+    tr__dfa_done(&d);
+    return match;
+}
+
+/* Terms from one schema's properties, patterns (those of the set) and additionalProperties. */
+static void add_terms(struct object *o, tr__site schema, const char *name, unsigned patterns,
+                      struct tr__terms *t)
+{
+    struct tr__schema *s = o->s;
+    tr__site map = name ? map_of(s, schema, "properties") : NULL;
+    tr__site v = map ? tr__member(s, map, name) : NULL, rest;
+    bool known = v != NULL;
+
+    if (v)
+        tr__term_add(s, t, TR__TERM_IS, v, NULL);
+    for (uint32_t i = 0; i < o->n_patterns; i++) {
+        if (o->patterns[i].schema != schema || !(patterns >> i & 1))
+            continue;
+        tr__term_add(s, t, TR__TERM_IS, o->patterns[i].value, NULL);
+        known = true;
+    }
+    if (!known && (rest = tr__member(s, schema, "additionalProperties")))
+        tr__term_add(s, t, TR__TERM_IS, rest, NULL);
+}
+
+static bool has_false(const struct tr__terms *t)
+{
+    bool value = true;
+
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->at[i].kind == TR__TERM_IS && tr_json_as_bool(t->at[i].site, &value, NULL) == 0 &&
+            !value)
+            return true;
+    return false;
+}
+
+/* The names that propertyNames allows; false if it says nothing. */
+static bool names_language(struct object *o, struct tr__dfa *ret)
+{
+    struct tr__schema *s = o->s;
+    struct tr__terms t = {0}, all;
+    struct tr__shape shape;
+    bool splits = false;
+    tr__site v = NULL, where = NULL;
+
+    for (uint32_t i = 0; i < o->shape->n_schemas; i++) {
+        if ((v = tr__member(s, o->shape->schemas[i], "propertyNames"))) {
+            where = v;
+            tr__term_add(s, &t, TR__TERM_IS, v, NULL);
+        }
+    }
+    if (!where)
+        return false;
+    if (!tr__open_terms(s, &t, &all, &splits))
+        return true;
+    if (splits) {
+        tr__schema_fail(s, TR_EUNSUPPORTED, where, NULL,
+                        "alternatives are not supported in propertyNames");
+        return true;
+    }
+    tr__shape_of(s, &all, &shape);
+    if (s->b->r || !(shape.types & TR__TYPE_STRING))
+        return true;
+    tr__string_language(s, &shape, ret);
+    for (uint32_t i = 0; i < shape.n_lists && s->b->r == 0; i++) {
+        struct tr__dfa words = {0};
+        uint32_t list = 0;
+        const char *text;
+        size_t n, count = shape.list_is_const[i] ? 1 : tr_json_size(shape.lists[i]);
+        for (size_t k = 0; k < count; k++) {
+            struct tr_json one =
+                shape.list_is_const[i] ? *shape.lists[i] : tr_json_at(shape.lists[i], k);
+            if (tr_json_as_string(&one, &text, &n, NULL) == 0)
+                tr__expr_append(&s->x, &list, tr__expr_text(&s->x, text, n));
+        }
+        tr__dfa_of(&s->x, tr__expr_close(&s->x, TR__EXPR_ALT, list), TR__MATCH_WHOLE,
+                   TR__SPELL_JSON, &words);
+        tr__dfa_meet(s->b, ret, &words, false);
+    }
+    return true;
+}
+
+static bool name_allowed(const struct tr__dfa *names, const char *name, size_t n)
+{
+    struct tr_buf spelled = {0};
+    bool allowed;
+
+    tr__json_spell(&spelled, name, n);
+    allowed = tr__dfa_accepts(names, spelled.len ? spelled.data : "", spelled.len);
+    tr_buf_done(&spelled);
+    return allowed;
+}
+
+static bool terms_of(struct object *o, const struct tr__dfa *names, const char *name, size_t n,
+                     struct tr__terms *t)
+{
+    unsigned patterns = 0;
+
+    for (uint32_t i = 0; i < o->n_patterns; i++)
+        if (matches(o->s, &o->patterns[i].pattern, name, n))
+            patterns |= 1u << i;
+    for (uint32_t i = 0; i < o->shape->n_schemas; i++)
+        add_terms(o, o->shape->schemas[i], name, patterns, t);
+    for (uint32_t i = 0; i < o->shape->names.n; i++) {
+        const struct tr__term *x = &o->shape->names.at[i];
+        if (strcmp(x->key, name) != 0)
+            continue;
+        if (x->kind == TR__TERM_FORBID)
+            return false;
+        if (x->kind == TR__TERM_LACKS)
+            tr__term_add(o->s, t, TR__TERM_NOT, x->site, NULL);
+    }
+    return (!names || name_allowed(names, name, n)) && !has_false(t);
+}
+
+bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, const char *name,
+                        struct tr__terms *ret)
+{
+    struct object o = {.s = s, .shape = shape};
+    struct tr__dfa names = {0};
+    bool restricted, allowed;
+
+    for (uint32_t i = 0; i < shape->n_schemas && s->b->r == 0; i++)
+        read_patterns(&o, shape->schemas[i]);
+    restricted = names_language(&o, &names);
+    allowed = terms_of(&o, restricted ? &names : NULL, name, strlen(name), ret);
+    tr__dfa_done(&names);
+    return allowed && s->b->r == 0;
+}
+
+/* Takes out the properties that may not be; false if one of them is required. */
+static bool settle_properties(struct object *o, const struct tr__dfa *names)
+{
+    bool possible = true;
+
+    for (uint32_t i = 0; i < o->n && o->s->b->r == 0; i++) {
+        struct property *p = &o->properties[i];
+        p->forbidden |= !terms_of(o, names, p->name, p->bytes, &p->terms);
+        possible &= !(p->forbidden && p->required);
+    }
+    return possible && o->s->b->r == 0;
+}
+
+/* ---- further properties ---- */
+
+static uint32_t emit_key_end(struct object *o, const struct tr__terms *t, uint32_t behind)
+{
+    struct tr__nodes *b = o->s->b;
+
+    return tr__text(b, "\":", 2, tr__space(o->s, tr__call(b, tr__rule_of(o->s, t), 0, behind)));
+}
+
+static uint32_t declared_names(struct object *o)
+{
+    uint32_t list = 0;
+
+    for (uint32_t i = 0; i < o->n; i++)
+        tr__expr_append(&o->s->x, &list,
+                        tr__expr_text(&o->s->x, o->properties[i].name, o->properties[i].bytes));
+    return tr__expr_close(&o->s->x, TR__EXPR_ALT, list);
+}
+
+/* Names that are not declared, match the patterns of the set and none else. */
+static void further_names(struct object *o, const struct tr__dfa *names, unsigned set,
+                          struct tr__dfa *ret)
+{
+    struct tr__schema *s = o->s;
+    struct tr__shape any = {.max_length = TR__NO_LIMIT};
+    struct tr__dfa other = {0};
+
+    tr__string_language(s, &any, ret);
+    if (names && names_language(o, &other))
+        tr__dfa_meet(s->b, ret, &other, false);
+    if (o->n > 0) {
+        tr__dfa_of(&s->x, declared_names(o), TR__MATCH_WHOLE, TR__SPELL_JSON, &other);
+        tr__dfa_meet(s->b, ret, &other, true);
+    }
+    for (uint32_t i = 0; i < o->n_patterns && s->b->r == 0; i++) {
+        tr__pattern_language(s, &o->patterns[i].pattern, &other);
+        tr__dfa_meet(s->b, ret, &other, !(set >> i & 1));
+    }
+}
+
+static void emit_further(struct object *o, const struct tr__dfa *names)
+{
+    struct tr__nodes *b = o->s->b;
+    uint32_t behind = tr__hole(b), out = 0;
+
+    for (unsigned set = 0; set < 1u << o->n_patterns && b->r == 0; set++) {
+        struct tr__dfa keys = {0};
+        struct tr__terms t = {0};
+        for (uint32_t i = 0; i < o->shape->n_schemas; i++)
+            add_terms(o, o->shape->schemas[i], NULL, set, &t);
+        if (has_false(&t))
+            continue;
+        further_names(o, names, set, &keys);
+        if (!tr__dfa_empty(&keys))
+            out = tr__split(
+                b, out,
+                tr__byte(b, '"', '"', 0, tr__dfa_emit(b, &keys, emit_key_end(o, &t, behind))));
+        tr__dfa_done(&keys);
+    }
+    o->open = out != 0;
+    o->further = out;
+    o->behind = behind;
+}
+
+/* ---- the chain of places ---- */
+
+/* White space and "}", where no required property is missing any more. The counter is asked first:
+ * behind white space there must be a way on. */
+static uint32_t close_at(struct object *o, uint32_t place)
+{
+    struct tr__nodes *b = o->s->b;
+    bool enough = o->min <= o->required_from[0];
+
+    if (o->required_from[place] > 0)
+        return 0;
+    uint32_t end = tr__space(o->s, o->close);
+    return o->counted && !enough ? tr__min(b, o->min, end) : end;
+}
+
+static uint32_t comma_to(struct object *o, uint32_t next)
+{
+    struct tr__nodes *b = o->s->b;
+
+    if (next == 0)
+        return 0;
+    next = tr__byte(b, ',', ',', 0, tr__space(o->s, next));
+    return o->counted ? tr__inc(b, o->max, next) : next;
+}
+
+/* The first property is at `place` or behind; the counter holds it already. */
+static uint32_t emit_place(struct object *o, uint32_t place, uint32_t later)
+{
+    struct tr__nodes *b = o->s->b;
+    const struct property *p = &o->properties[place];
+    uint32_t behind, take, left = o->n - place - 1, still = o->required_from[place + 1];
+    struct tr_buf key = {0};
+
+    if (p->forbidden)
+        return later;
+    behind = tr__split(b, comma_to(o, later), close_at(o, place + 1));
+    tr_buf_addc(&key, '"');
+    tr__json_spell(&key, p->name, p->bytes);
+    take = tr__text(b, key.data, key.len, emit_key_end(o, &p->terms, behind));
+    tr_buf_done(&key);
+    if (p->required)
+        return take;
+    if (o->counted && o->max != TR__NO_LIMIT && still > 0)
+        take = tr__max(b, o->max - still, take);
+    if (o->counted && !o->open && o->min + 1 > left && later)
+        later = tr__min(b, o->min + 1 - left, later);
+    return tr__split(b, take, later);
+}
+
+static uint32_t emit_members(struct object *o)
+{
+    uint32_t next = o->further, first;
+    struct tr__nodes *b = o->s->b;
+
+    for (uint32_t i = o->n; i-- > 0 && b->r == 0;)
+        next = emit_place(o, i, next);
+    first = o->counted && next ? tr__inc(b, o->max, next) : next;
+    first = tr__split(b, first, o->required_from[0] == 0 && o->min == 0 ? o->close : 0);
+    return tr__byte(b, '{', '{', 0, tr__space(o->s, first));
+}
+
+/* Drops the forbidden properties; further names have been told before. */
+static void compact(struct object *o)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < o->n; i++)
+        if (!o->properties[i].forbidden)
+            o->properties[n++] = o->properties[i];
+    o->n = n;
+}
+
+static void count_required(struct object *o)
+{
+    o->required_from[o->n] = 0;
+    for (uint32_t i = o->n; i-- > 0;)
+        o->required_from[i] = o->required_from[i + 1] + o->properties[i].required;
+}
+
+/* What bounds on the number of properties leave to count; false if they cannot be met. */
+static bool settle_count(struct object *o)
+{
+    uint32_t required = o->required_from[0];
+    bool low, high;
+
+    if (o->min > o->max || required > o->max || (!o->open && o->n < o->min))
+        return false;
+    low = o->min > required;
+    high = o->max != TR__NO_LIMIT && (o->open || o->max < o->n);
+    if (low && o->open && o->min > required + 1) {
+        tr__schema_fail(o->s, TR_EUNSUPPORTED, o->shape->sized ? o->shape->sized : o->s->root,
+                        "minProperties",
+                        "not supported above the required ones, but for one, unless "
+                        "additionalProperties is false");
+        return false;
+    }
+    o->counted = low || high;
+    return true;
+}
+
+static uint32_t emit_object(struct object *o, uint32_t next)
+{
+    struct tr__dfa names = {0};
+    bool restricted = names_language(o, &names),
+         possible = settle_properties(o, restricted ? &names : NULL);
+    uint32_t start = 0;
+
+    o->close = tr__byte(o->s->b, '}', '}', 0, next);
+    if (possible) {
+        emit_further(o, restricted ? &names : NULL);
+        compact(o);
+        count_required(o);
+        if (o->s->b->r == 0 && settle_count(o)) {
+            tr__patch(o->s->b, o->behind, close_at(o, o->n), comma_to(o, o->further));
+            start = o->max == 0 ? tr__byte(o->s->b, '{', '{', 0, tr__space(o->s, o->close))
+                                : emit_members(o);
+        }
+    }
+    tr__dfa_done(&names);
+    return start;
+}
+
+uint32_t tr__emit_object(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
+{
+    struct object o = {
+        .s = s, .shape = shape, .min = shape->min_properties, .max = shape->max_properties};
+    uint32_t rule, outer, start;
+
+    read_names(&o);
+    o.required_from = tr__alloc(s, (o.n + 1) * sizeof(*o.required_from));
+    if (s->b->r)
+        return 0;
+    if (o.min == 0 && o.max == TR__NO_LIMIT)
+        return emit_object(&o, next);
+    rule = tr__rule_new(s->b);
+    outer = tr__rule_enter(s->b, rule);
+    start = emit_object(&o, tr__match(s->b));
+    tr__rule_enter(s->b, outer);
+    if (s->b->r)
+        return 0;
+    s->b->rules[rule].start = start;
+    return tr__call(s->b, rule, 0, next);
+}

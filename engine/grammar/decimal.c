@@ -99,6 +99,7 @@ bool tr__decimal_scaled(const struct tr__decimal *d, unsigned places, uint32_t l
 struct list {
     struct tr__exprs *x;
     uint32_t members, alternatives;
+    uint32_t frac; /* digits behind the point, 0 = integers */
 };
 
 static void digits(struct list *l, char lo, char hi, uint32_t min, uint32_t max)
@@ -123,14 +124,14 @@ static void end(struct list *l)
 }
 
 /* Any fraction or none, and the end. */
-static void any_fraction(struct list *l, bool integer)
+static void any_fraction(struct list *l)
 {
     uint32_t saved = l->members, list = 0;
 
-    if (!integer) {
+    if (l->frac > 0) {
         l->members = 0;
         text(l, ".", 1);
-        digits(l, '0', '9', 1, TR__FRACTION);
+        digits(l, '0', '9', 1, l->frac);
         list = tr__expr_repeat(l->x, tr__expr_close(l->x, TR__EXPR_SEQ, l->members), 0, 1);
         l->members = saved;
         tr__expr_append(l->x, &l->members, list);
@@ -138,9 +139,9 @@ static void any_fraction(struct list *l, bool integer)
     end(l);
 }
 
-static uint32_t room(size_t used)
+static uint32_t room(const struct list *l, size_t used)
 {
-    return used < TR__FRACTION ? TR__FRACTION - (uint32_t)used : 0;
+    return used < l->frac ? l->frac - (uint32_t)used : 0;
 }
 
 /* Fractions behind d's whole part that make more than d. */
@@ -155,21 +156,21 @@ static void fraction_over(struct list *l, const struct tr__decimal *d, bool stri
         text(l, ".", 1);
         text(l, d->frac, j);
         digits(l, (char)(d->frac[j] + 1), '9', 1, 1);
-        digits(l, '0', '9', 0, room(j + 1));
+        digits(l, '0', '9', 0, room(l, j + 1));
         end(l);
     }
     text(l, d->whole, n);
     if (!strict && f == 0) {
-        any_fraction(l, false);
+        any_fraction(l);
         return;
     }
     text(l, ".", 1);
     text(l, d->frac, f);
     if (strict) {
-        digits(l, '0', '0', 0, room(f + 1));
+        digits(l, '0', '0', 0, room(l, f + 1));
         digits(l, '1', '9', 1, 1);
     }
-    digits(l, '0', '9', 0, room(f + 1));
+    digits(l, '0', '9', 0, room(l, f + 1));
     end(l);
 }
 
@@ -190,7 +191,7 @@ static void fraction_under(struct list *l, const struct tr__decimal *d, bool str
         text(l, ".", 1);
         text(l, d->frac, j);
         digits(l, '0', (char)(d->frac[j] - 1), 1, 1);
-        digits(l, '0', '9', 0, room(j + 1));
+        digits(l, '0', '9', 0, room(l, j + 1));
         end(l);
     }
     if (strict)
@@ -202,20 +203,20 @@ static void fraction_under(struct list *l, const struct tr__decimal *d, bool str
     }
     text(l, ".", 1);
     text(l, d->frac, f);
-    digits(l, '0', '0', f == 0, room(f));
+    digits(l, '0', '0', f == 0, room(l, f));
     end(l);
 }
 
 uint32_t tr__decimal_over(struct tr__exprs *x, const struct tr__decimal *d, bool strict,
-                          bool integer, uint32_t most)
+                          uint32_t frac, uint32_t most)
 {
-    struct list l = {x, 0, 0};
+    struct list l = {x, 0, 0, frac};
     uint32_t n = (uint32_t)strlen(d->whole);
 
     if (n < most) {
         digits(&l, '1', '9', 1, 1);
         digits(&l, '0', '9', n, most - 1);
-        any_fraction(&l, integer);
+        any_fraction(&l);
     }
     for (uint32_t i = 0; i < n; i++) {
         if (d->whole[i] == '9')
@@ -223,9 +224,9 @@ uint32_t tr__decimal_over(struct tr__exprs *x, const struct tr__decimal *d, bool
         text(&l, d->whole, i);
         digits(&l, (char)(d->whole[i] + 1), '9', 1, 1);
         digits(&l, '0', '9', n - i - 1, n - i - 1);
-        any_fraction(&l, integer);
+        any_fraction(&l);
     }
-    if (!integer) {
+    if (frac > 0) {
         fraction_over(&l, d, strict);
     } else if (d->frac[0] == '\0' && !strict) {
         text(&l, d->whole, n);
@@ -235,17 +236,17 @@ uint32_t tr__decimal_over(struct tr__exprs *x, const struct tr__decimal *d, bool
 }
 
 uint32_t tr__decimal_under(struct tr__exprs *x, const struct tr__decimal *d, bool strict,
-                           bool integer)
+                           uint32_t frac)
 {
-    struct list l = {x, 0, 0};
+    struct list l = {x, 0, 0, frac};
     uint32_t n = (uint32_t)strlen(d->whole);
 
     if (n > 1) {
         text(&l, "0", 1);
-        any_fraction(&l, integer);
+        any_fraction(&l);
         digits(&l, '1', '9', 1, 1);
         digits(&l, '0', '9', 0, n - 2);
-        any_fraction(&l, integer);
+        any_fraction(&l);
     }
     for (uint32_t i = 0; i < n; i++) {
         char least = i == 0 && n > 1 ? '1' : '0';
@@ -254,9 +255,9 @@ uint32_t tr__decimal_under(struct tr__exprs *x, const struct tr__decimal *d, boo
         text(&l, d->whole, i);
         digits(&l, least, (char)(d->whole[i] - 1), 1, 1);
         digits(&l, '0', '9', n - i - 1, n - i - 1);
-        any_fraction(&l, integer);
+        any_fraction(&l);
     }
-    if (!integer) {
+    if (frac > 0) {
         fraction_under(&l, d, strict);
     } else if (d->frac[0] != '\0' || !strict) {
         text(&l, d->whole, n);

@@ -1,11 +1,12 @@
 /* Numbers: a subset of JSON's that every reader takes: no -0 and no exponent for integers, at most 18
- * digits of them, 17 before and 17 behind a point, two of an exponent; under a bound or a multiple no
- * exponents. */
+ * digits of them, 17 before and 17 behind a point, two of an exponent. Under a bound or a multiple there
+ * are no exponents, and 15 digits in all unless the bound has more: so many a double tells apart, and
+ * a reader's rounding cannot carry a number over its bound. */
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"
 
-enum { INTEGER_DIGITS = 18, NUMBER_DIGITS = 17 };
+enum { INTEGER_DIGITS = 18, NUMBER_DIGITS = 9, EXACT_DIGITS = 15 };
 
 static uint32_t emit_regex(struct tr__schema *s, const char *pattern, uint32_t next)
 {
@@ -35,8 +36,8 @@ static void exclude(struct tr__schema *s, const struct tr__shape *shape, bool ne
             !tr__decimal_of(shape->excluded[i], &x) ||
             (x.negative != negative && !tr__decimal_zero(&x)))
             continue;
-        over = tr__decimal_over(&s->x, &x, false, false, TR__WHOLE_MAX);
-        under = tr__decimal_under(&s->x, &x, false, false);
+        over = tr__decimal_over(&s->x, &x, false, TR__WHOLE_MAX, TR__WHOLE_MAX);
+        under = tr__decimal_under(&s->x, &x, false, TR__WHOLE_MAX);
         tr__dfa_of(&s->x, over, TR__MATCH_WHOLE, TR__SPELL_RAW, &equal);
         meet_expr(s, &equal, under, false);
         tr__dfa_meet(s->b, d, &equal, true);
@@ -48,8 +49,8 @@ static const char *base_pattern(unsigned types)
     if (!(types & TR__TYPE_FRACTION))
         return "0|[1-9][0-9]{0,29}";
     if (!(types & TR__TYPE_INTEGER))
-        return "(0|[1-9][0-9]{0,29})\\.[0-9]{0,16}[1-9]";
-    return "(0|[1-9][0-9]{0,29})(\\.[0-9]{1,17})?";
+        return "(0|[1-9][0-9]{0,29})\\.[0-9]{0,29}[1-9]";
+    return "(0|[1-9][0-9]{0,29})(\\.[0-9]{1,30})?";
 }
 
 /* Numbers of one sign, without it: low <= x <= high (absent ones NULL). */
@@ -59,21 +60,25 @@ static void one_sign(struct tr__schema *s, const struct tr__shape *shape, bool n
 {
     bool integer = !(shape->types & TR__TYPE_FRACTION);
     const char *pattern = base_pattern(shape->types);
-    uint32_t most = integer ? INTEGER_DIGITS : NUMBER_DIGITS;
+    uint32_t most = integer ? INTEGER_DIGITS : NUMBER_DIGITS, frac = 0;
     struct tr__decimal limit = {.frac = ""};
 
-    if (low)
-        most = TR_MAX(most, (uint32_t)strlen(low->whole));
     if (high)
-        most = TR_MAX(most, (uint32_t)strlen(high->whole));
-    most = TR_MIN(most, (uint32_t)TR__WHOLE_MAX);
+        most = (uint32_t)strlen(high->whole);
+    else if (low)
+        most = TR_MAX(most, (uint32_t)strlen(low->whole));
+    if (!integer) {
+        frac = most < EXACT_DIGITS ? EXACT_DIGITS - most : 1;
+        frac = TR_MAX(frac, (uint32_t)(low ? strlen(low->frac) : 0));
+        frac = TR_MAX(frac, (uint32_t)(high ? strlen(high->frac) : 0));
+    }
     memset(limit.whole, '9', most);
     tr__dfa_of(&s->x, tr__regex_parse(&s->x, pattern, strlen(pattern), NULL), TR__MATCH_WHOLE,
                TR__SPELL_RAW, d);
-    meet_expr(s, d, tr__decimal_under(&s->x, high ? high : &limit, high && high_strict, integer),
+    meet_expr(s, d, tr__decimal_under(&s->x, high ? high : &limit, high && high_strict, frac),
               false);
     if (low)
-        meet_expr(s, d, tr__decimal_over(&s->x, low, low_strict, integer, most), false);
+        meet_expr(s, d, tr__decimal_over(&s->x, low, low_strict, frac, most), false);
     for (uint32_t i = 0; i < shape->n_multiples && s->b->r == 0; i++) {
         struct tr__decimal m;
         struct tr__dfa multiples = {0};

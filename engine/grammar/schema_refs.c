@@ -26,47 +26,73 @@ static void add_name(struct tr__schema *s, tr__site object, const char *key, boo
     s->named[s->n_named++] = (struct tr__named){name, object, anchor};
 }
 
-/* Values of enum, const and the like are no schemas. */
-static bool holds_values(const char *key)
+static bool is_one_of(const char *key, const char *const *list)
 {
-    return strcmp(key, "enum") == 0 || strcmp(key, "const") == 0 || strcmp(key, "default") == 0 ||
-           strcmp(key, "examples") == 0;
+    while (*list && strcmp(*list, key) != 0)
+        list++;
+    return *list != NULL;
 }
 
-static void collect(struct tr__schema *s, tr__site site, bool is_map)
+static void collect(struct tr__schema *s, tr__site site);
+
+/* Each member of an object or a list. */
+static void collect_members(struct tr__schema *s, tr__site site)
 {
     struct tr_json v;
     void *iter = NULL;
 
-    if (!site || !tr__spend(s->b, 1))
+    if (!site)
         return;
-    if (tr_json_type(site) == TR_JSON_ARRAY) {
-        for (size_t i = 0; i < tr_json_size(site); i++) {
-            v = tr_json_at(site, i);
-            if (tr_json_type(&v) == TR_JSON_OBJECT || tr_json_type(&v) == TR_JSON_ARRAY)
-                collect(s, tr__keep(s, v), false);
-        }
+    for (size_t i = 0; tr_json_type(site) == TR_JSON_ARRAY && i < tr_json_size(site); i++)
+        collect(s, tr__keep(s, tr_json_at(site, i)));
+    while (tr_json_next(site, &iter, &v))
+        collect(s, tr__keep(s, v));
+}
+
+/* A schema and those in it: behind unknown keywords stand none. */
+static void collect(struct tr__schema *s, tr__site site)
+{
+    static const char *const maps[] = {"properties",
+                                       "patternProperties",
+                                       "$defs",
+                                       "definitions",
+                                       "dependentSchemas",
+                                       "allOf",
+                                       "anyOf",
+                                       "oneOf",
+                                       "prefixItems",
+                                       NULL};
+    static const char *const schemas[] = {"items",
+                                          "additionalProperties",
+                                          "contains",
+                                          "not",
+                                          "if",
+                                          "then",
+                                          "else",
+                                          "propertyNames",
+                                          "unevaluatedItems",
+                                          "unevaluatedProperties",
+                                          NULL};
+    struct tr_json v;
+    void *iter = NULL;
+
+    if (!site || !tr__spend(s->b, 1) || tr_json_type(site) != TR_JSON_OBJECT)
         return;
-    }
-    if (!is_map) {
-        add_name(s, site, "$id", false);
-        add_name(s, site, "$anchor", true);
-        add_name(s, site, "$dynamicAnchor", true);
-    }
+    add_name(s, site, "$id", false);
+    add_name(s, site, "$anchor", true);
+    add_name(s, site, "$dynamicAnchor", true);
     while (tr_json_next(site, &iter, &v)) {
-        bool map = !is_map &&
-                   (strcmp(v.key, "properties") == 0 || strcmp(v.key, "patternProperties") == 0 ||
-                    strcmp(v.key, "$defs") == 0 || strcmp(v.key, "definitions") == 0);
-        if ((is_map || !holds_values(v.key)) &&
-            (tr_json_type(&v) == TR_JSON_OBJECT || tr_json_type(&v) == TR_JSON_ARRAY))
-            collect(s, tr__keep(s, v), map);
+        if (is_one_of(v.key, maps))
+            collect_members(s, tr__keep(s, v));
+        else if (is_one_of(v.key, schemas))
+            collect(s, tr__keep(s, v));
     }
 }
 
 void tr__refs_collect(struct tr__schema *s)
 {
     if (s->root && tr_json_type(s->root) == TR_JSON_OBJECT)
-        collect(s, s->root, false);
+        collect(s, s->root);
 }
 
 /* ---- looking up ---- */

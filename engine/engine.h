@@ -96,6 +96,9 @@ struct tr_engine_info {
     uint64_t local_bytes_per_token;    /* all local layers, within the window */
     uint64_t local_bytes_per_sequence; /* bound for one sequence, all local layers */
     uint64_t global_bytes_per_token;   /* all global layers */
+    int longest_sequence;  /* prompt and answer that fit the cache, at most context_length */
+    int max_running;       /* choices at most, paused or waiting for their turn included, */
+    uint64_t choice_bytes; /* and what one of them takes at most beside its pages */
     int max_sequences, max_batch_tokens, max_queue;
     struct tr_sampling_defaults sampling; /* recommended by the checkpoint (types.h) */
 };
@@ -112,7 +115,7 @@ TR_NODISCARD int tr_engine_submit(struct tr_engine *e, struct tr_job *job, uint6
 /* Ends a job, or one choice of it (choice >= 0), in whatever state, within one step. An id that is
  * unknown or finished is ignored. DONE still comes. */
 void tr_engine_cancel(struct tr_engine *e, uint64_t id, int choice);
-/* A paused job keeps its pages and leaves the batch: for slow readers. */
+/* A paused job leaves the batch: for slow readers. It keeps its pages until others need them. */
 void tr_engine_pause(struct tr_engine *e, uint64_t id, bool paused);
 /* From now on submit answers TR_EDRAIN; what was accepted goes on. */
 void tr_engine_drain(struct tr_engine *e);
@@ -128,6 +131,8 @@ struct tr_engine_stats {
     uint64_t prompt_tokens, generated_tokens;
     uint64_t prefix_queries, prefix_hits; /* tokens looked up, tokens reused */
     uint64_t preemptions, page_mismatches, verified_hits;
+    uint64_t choice_bytes; /* of running choices and those to be recomputed, beside pages */
+    int expected_tokens;   /* promised to an answer without max_tokens */
     uint64_t draft_tokens, accepted_tokens;
     uint64_t finished[TR_FINISH_ERROR + 1];
     int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of the engine thread's loop */

@@ -43,6 +43,9 @@ struct tr_job {
     int32_t *prompt; /* owned; n_prompt >= 1 ids, each in [0, vocab) */
     int n_prompt;
     int max_tokens; /* >= 0; what the context leaves is the other bound. 0: prompt logprobs only */
+    /* Nobody set max_tokens: it bounds the answer, but memory is promised for what such answers
+     * need as a rule, and the cache may bound the answer further. */
+    bool open_ended;
     int min_tokens; /* end-of-generation and stop ids are masked before this many */
     int n;          /* parallel samples, >= 1; choice indices 0..n-1 */
     struct tr_sampling sampling;

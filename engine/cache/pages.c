@@ -229,6 +229,20 @@ int tr_global_table_init(struct tr_global_table *t, int n_pages)
     return TR_ENOMEM;
 }
 
+int tr_global_table_reserve(struct tr_global_table *t, int n_pages)
+{
+    if (n_pages <= t->cap)
+        return 0;
+    struct tr_global_page **pages = realloc(t->pages, (size_t)n_pages * sizeof *pages);
+    t->pages = pages ? pages : t->pages;
+    void **data = realloc(t->data, (size_t)n_pages * sizeof *data);
+    t->data = data ? data : t->data;
+    if (!pages || !data)
+        return TR_ENOMEM;
+    t->cap = n_pages;
+    return 0;
+}
+
 void tr_global_table_done(struct tr_global_table *t)
 {
     free(t->pages);

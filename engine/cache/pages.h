@@ -49,6 +49,8 @@ void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_
 /* Room for n_pages pages in an empty table. TR_ENOMEM. */
 TR_NODISCARD int tr_local_table_init(struct tr_local_table *t, int n_pages);
 TR_NODISCARD int tr_global_table_init(struct tr_global_table *t, int n_pages);
+/* Room for n_pages pages in all; the table, which may be all zero, keeps what it has. TR_ENOMEM. */
+TR_NODISCARD int tr_global_table_reserve(struct tr_global_table *t, int n_pages);
 void tr_local_table_done(struct tr_local_table *t); /* the table must be empty */
 void tr_global_table_done(struct tr_global_table *t);
 

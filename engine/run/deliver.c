@@ -30,15 +30,6 @@ void tr__deliver_first_prompt_token(struct tr_engine *e, struct request *r)
     r->n_scored = 1;
 }
 
-void tr__leave(struct tr_engine *e, struct choice *c)
-{
-    if (!c->entered)
-        return;
-    c->request->usage.preemptions += c->seq.n_preempted;
-    c->entered = false;
-    tr_schedule_remove(e->schedule, &c->seq);
-}
-
 static void finish_request(struct tr_engine *e, struct request *r)
 {
     e->now.finished[r->first_finish]++;
@@ -64,6 +55,8 @@ void tr__finish(struct tr_engine *e, struct choice *c, enum tr_finish finish, in
     struct request *r = c->request;
     struct choice *first = &r->choices[0];
     c->open = false;
+    if (c->seq.open_ended && c->n_tokens)
+        tr__learn_length(e, c->n_tokens);
     if (c->index == 0)
         r->first_finish = finish;
     else if (!c->entered)

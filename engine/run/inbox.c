@@ -205,13 +205,15 @@ bool tr__inbox_apply(struct tr_engine *e)
     return !closing;
 }
 
-void tr__inbox_wait(struct inbox *in, int64_t until)
+bool tr__inbox_wait(struct inbox *in, int64_t until)
 {
     struct timespec t = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     pthread_mutex_lock(&in->mutex);
     while (!in->changed && pthread_cond_timedwait(&in->wake, &in->mutex, &t) != ETIMEDOUT) {
     }
+    bool asked = in->changed;
     pthread_mutex_unlock(&in->mutex);
+    return asked;
 }
 
 static void not_waiting(struct inbox *in, struct request *r)

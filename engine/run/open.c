@@ -195,6 +195,28 @@ static void set_limits(struct tr_engine *e)
     info->local_bytes_per_sequence =
         tr_schedule_need(l, 1, info->context_length, 1) -
         l->global_page_cost * (uint64_t)TR_CEIL_DIV(info->context_length, info->page_tokens);
+    info->longest_sequence = tr_schedule_longest(l, 1, info->context_length);
+    info->max_running = tr_schedule_most_running(l);
+    info->choice_bytes = tr__choice_most_bytes(e);
+}
+
+/* A cache smaller than one context is no mistake, but nobody should have to find out by asking. */
+static int warn_of_small_cache(struct tr_engine *e)
+{
+    const struct tr_engine_info *info = &e->info;
+    if (info->longest_sequence == info->context_length)
+        return 0;
+    char *more = NULL;
+    const char *line = *e->warnings ? "\n" : "";
+    if (asprintf(&more,
+                 "%s%skv_cache: %llu bytes hold %d tokens of one sequence, the context has %d: "
+                 "longer prompts are refused, answers end there",
+                 e->warnings, line, (unsigned long long)info->kv_cache_bytes,
+                 info->longest_sequence, info->context_length) < 0)
+        return TR_ENOMEM;
+    free(e->warnings);
+    e->info.warnings = e->warnings = more;
+    return 0;
 }
 
 static int open_caches(struct tr_engine *e, struct tr_err *err)
@@ -214,7 +236,7 @@ static int open_caches(struct tr_engine *e, struct tr_err *err)
     if (r < 0)
         return r;
     e->limits.pages = e->pages;
-    if (tr_schedule_open(&e->schedule, &e->limits) < 0)
+    if (tr_schedule_open(&e->schedule, &e->limits) < 0 || warn_of_small_cache(e) < 0)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     return 0;
 }
@@ -263,10 +285,12 @@ static int open_buffers(struct tr_engine *e, struct tr_err *err)
 
 static int start_thread(struct tr_engine *e, struct tr_err *err)
 {
+    tr__expect_first(e);
     if (tr__inbox_init(&e->inbox) < 0)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     e->has_inbox = true;
     e->inbox.seats = e->info.max_sequences;
+    e->stats.expected_tokens = e->now.expected_tokens;
     e->stats.heartbeat_ns = tr_clock_ns();
     if (pthread_create(&e->thread, NULL, tr__engine_thread, e))
         return tr_err_set(err, TR_ENOMEM, NULL, "cannot start the engine thread");

@@ -1,5 +1,5 @@
-/* One accepted job: its limits are checked here, on the caller's thread, and all its memory is
- * allocated here, so that the engine thread allocates nothing. */
+/* One accepted job: its limits are checked here, on the caller's thread. While it waits it holds
+ * the job and a few words for each choice; the rest is made when it is admitted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +29,34 @@ static int check_ids(const struct tr_engine *e, const char *param, const int32_t
     return 0;
 }
 
+/* An answer whose end is not known gets what its prompt leaves of the context, or of the cache; its
+ * samples need not fit all at once. */
+static int fit_open(const struct tr_engine *e, const struct tr_job *job, int *ret_max_ids,
+                    struct tr_err *err)
+{
+    int most = job->n_prompt + TR_MIN(job->max_tokens, e->info.context_length - job->n_prompt);
+    *ret_max_ids = tr_schedule_longest(&e->limits, job->n_prompt, most);
+    if (*ret_max_ids > job->n_prompt)
+        return 0;
+    return tr_err_set(err, TR_ENOFIT, "prompt",
+                      "the KV cache of %llu bytes has room for %d tokens; the prompt has %d",
+                      (unsigned long long)e->info.kv_cache_bytes, *ret_max_ids, job->n_prompt);
+}
+
+static int fit(const struct tr_engine *e, const struct tr_job *job, int *ret_max_ids,
+               struct tr_err *err)
+{
+    if (job->open_ended && job->max_tokens)
+        return fit_open(e, job, ret_max_ids, err);
+    int room = e->info.context_length - job->n_prompt;
+    *ret_max_ids = job->n_prompt + TR_MIN(job->max_tokens, room);
+    if (tr_schedule_need(&e->limits, job->n_prompt, *ret_max_ids, job->n) <= e->info.kv_cache_bytes)
+        return 0;
+    return tr_err_set(err, TR_ENOFIT, "max_tokens",
+                      "%d samples of %d tokens do not fit the KV cache of %llu bytes", job->n,
+                      *ret_max_ids, (unsigned long long)e->info.kv_cache_bytes);
+}
+
 /* On success *ret_max_ids is the longest that prompt and answer can get. */
 static int check(const struct tr_engine *e, const struct tr_job *job, int *ret_max_ids,
                  struct tr_err *err)
@@ -55,32 +83,23 @@ static int check(const struct tr_engine *e, const struct tr_job *job, int *ret_m
         r = tr_sampling_check(&job->sampling, e->info.vocab_size, e->valid, err);
     if (r < 0)
         return r;
-    int max_ids = job->n_prompt + TR_MIN(job->max_tokens, context - job->n_prompt);
-    if (tr_schedule_need(&e->limits, job->n_prompt, max_ids, job->n) > e->info.kv_cache_bytes)
-        return tr_err_set(err, TR_ENOFIT, "max_tokens",
-                          "%d samples of %d tokens do not fit the KV cache of %llu bytes", job->n,
-                          max_ids, (unsigned long long)e->info.kv_cache_bytes);
-    *ret_max_ids = max_ids;
-    return 0;
+    return fit(e, job, ret_max_ids, err);
 }
 
-static int open_choice(struct choice *c, struct tr_engine *e, const struct tr_job *job, int max_ids)
+static void init_choice(struct choice *c, struct request *r, int index, int max_ids)
 {
-    int r =
-        tr_seq_init(&c->seq, e->schedule, c->index ? NULL : job->prompt, job->n_prompt, max_ids);
-    if (r < 0)
-        return r;
+    const struct tr_job *job = r->job;
+    c->request = r;
+    c->index = index;
+    c->open = true;
+    tr_seq_init(&c->seq, job->prompt, job->n_prompt, max_ids);
+    c->seq.open_ended = job->open_ended && max_ids > job->n_prompt;
     c->seq.priority = job->priority;
     c->seq.across = job->priority_across;
     c->seq.tenant = job->tenant;
-    c->seq.group = &c->request->group;
+    c->seq.group = &r->group;
     c->seq.share = job->cache_prompt;
-    c->seq.recompute = c->index == 0 && job->prompt_logprobs >= 0;
-    c->open = true;
-    if (e->options.speculation && tr_ngram_init(&c->drafts, max_ids) < 0)
-        return TR_ENOMEM;
-    return tr_choice_open(&c->sampling, job, c->index, max_ids - job->n_prompt, e->info.vocab_size,
-                          e->eog, e->n_eog);
+    c->seq.recompute = index == 0 && job->prompt_logprobs >= 0;
 }
 
 int tr__request_make(struct request **ret, struct tr_engine *e, struct tr_job *job,
@@ -101,16 +120,8 @@ int tr__request_make(struct request **ret, struct tr_engine *e, struct tr_job *j
     r->choices = choices;
     r->n = r->n_open = job->n;
     r->usage.prompt_tokens = job->n_prompt;
-    for (int i = 0; i < job->n; i++) {
-        struct choice *c = &r->choices[i];
-        c->request = r;
-        c->index = i;
-        if (open_choice(c, e, job, max_ids) < 0) {
-            r->job = NULL; /* stays the caller's */
-            tr__request_free(r);
-            return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-        }
-    }
+    for (int i = 0; i < job->n; i++)
+        init_choice(&choices[i], r, i, max_ids);
     r->choices[0].seq.n_forks = job->n - 1;
     *ret = r;
     return 0;
@@ -120,11 +131,6 @@ struct request *tr__request_free(struct request *r)
 {
     if (!r)
         return NULL;
-    for (int i = 0; i < r->n; i++) {
-        tr_seq_done(&r->choices[i].seq);
-        tr_choice_close(r->choices[i].sampling);
-        tr_ngram_done(&r->choices[i].drafts);
-    }
     free(r->choices);
     tr_job_free(r->job);
     free(r);

@@ -22,8 +22,10 @@
  * it. */
 struct choice {
     struct tr_seq seq;
-    struct tr_choice *sampling; /* owned */
-    struct tr_ngram drafts;     /* if the engine speculates */
+    struct tr_choice *sampling; /* owned; made when the sequence first has rows, like */
+    struct tr_ngram drafts;     /* this, if the engine speculates */
+    int room;                   /* of its sequence, that `sampling` was made for */
+    uint64_t bytes;             /* of these buffers */
     struct request *request;
     int index;
     int n_tokens;  /* sampled so far */
@@ -135,19 +137,33 @@ struct tr_engine {
     bool has_inbox;
     pthread_t thread;
     bool started;
+    bool worked; /* since memory was given back */
 
     pthread_mutex_t stats_mutex;
-    struct tr_engine_stats stats; /* published */
-    struct tr_engine_stats now;   /* the engine thread's own */
-    double answer_tokens;         /* mean length of recent answers */
+    struct tr_engine_stats stats;  /* published */
+    struct tr_engine_stats now;    /* the engine thread's own */
+    double answer_tokens;          /* mean length of recent answers */
+    double open_mean, open_spread; /* of those without a length: the same, and how far from it */
 };
 
 /* -- request.c */
-/* Checks a job and allocates all that it will need. */
+/* Checks a job and makes the request; what its choices need is allocated when they are admitted. */
 TR_NODISCARD int tr__request_make(struct request **ret, struct tr_engine *e, struct tr_job *job,
                                   struct tr_err *err);
 /* Frees the request and its job. NULL ok; returns NULL. */
 struct request *tr__request_free(struct request *r);
+
+/* -- choice.c */
+/* What an answer without a length is taken to need before any was seen. */
+void tr__expect_first(struct tr_engine *e);
+/* Allocates what the choice needs to sample, for its sequence's room. TR_ENOMEM. */
+TR_NODISCARD int tr__choice_prepare(struct tr_engine *e, struct choice *c);
+/* Takes the choice's sequence out of the schedule and frees its buffers. */
+void tr__leave(struct tr_engine *e, struct choice *c);
+/* An answer without a length ended: the next ones are promised what such answers need. */
+void tr__learn_length(struct tr_engine *e, int n_tokens);
+/* Bytes of all that a running choice needs beside its pages, at most. */
+uint64_t tr__choice_most_bytes(const struct tr_engine *e);
 
 /* -- inbox.c */
 TR_NODISCARD int tr__inbox_init(struct inbox *in);
@@ -159,8 +175,9 @@ void tr__inbox_close(struct inbox *in);
 bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg), void *arg);
 /* Takes in what was asked for since the last call. False: the engine closes. */
 bool tr__inbox_apply(struct tr_engine *e);
-/* Sleeps until something is asked for, at most until `until` (CLOCK_MONOTONIC). */
-void tr__inbox_wait(struct inbox *in, int64_t until);
+/* Sleeps until something is asked for, at most until `until` (CLOCK_MONOTONIC). Returns whether
+ * something is. */
+bool tr__inbox_wait(struct inbox *in, int64_t until);
 /* A request is not waiting any more. */
 void tr__inbox_admitted(struct inbox *in, struct request *r);
 void tr__inbox_set_seats(struct inbox *in, int seats);
@@ -171,8 +188,6 @@ void tr__inbox_remove(struct inbox *in, struct request *r);
 void *tr__engine_thread(void *engine);
 
 /* -- deliver.c */
-/* Takes the choice's sequence out of the schedule. */
-void tr__leave(struct tr_engine *e, struct choice *c);
 /* Ends one choice: CHOICE_DONE, and with the last one DONE, after which the request is gone. */
 void tr__finish(struct tr_engine *e, struct choice *c, enum tr_finish finish, int32_t stop_id);
 void tr__deliver_admitted(struct tr_engine *e, struct request *r);

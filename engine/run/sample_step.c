@@ -89,11 +89,11 @@ static void make_room(struct tr_engine *e, struct group *g, int n)
         flush(e, g);
 }
 
-/* Every open choice of the request samples the row at the prompt's end. */
+/* Every open choice of the request that runs samples the row at the prompt's end. */
 static void add_first_samples(struct tr_engine *e, struct group *g, struct request *r)
 {
     for (int i = 0; i < r->n; i++) {
-        if (!r->choices[i].open)
+        if (!r->choices[i].open || !r->choices[i].sampling)
             continue;
         if (e->n_work == e->max_work) { /* then the same row once more */
             g->n++;

@@ -1,4 +1,6 @@
 /* The engine thread: apply wishes, plan, compute, sample, deliver, publish; or sleep. */
+#include <malloc.h>
+
 #include "config/clock.h"
 #include "engine/run/run.h"
 
@@ -55,7 +57,7 @@ static void draft(struct tr_engine *e)
             struct tr_seq *seq = &r->choices[i].seq;
             bool decodes =
                 seq->running && seq->n_ids > seq->n_prompt && seq->n_ids - seq->n_computed == 1;
-            int max = TR_MIN(seq->max_ids - seq->n_ids - 1, TR_MAX_DRAFTS);
+            int max = TR_MAX(TR_MIN(seq->room - seq->n_ids - 1, TR_MAX_DRAFTS), 0);
             seq->n_drafts =
                 decodes ? tr_ngram_draft(&r->choices[i].drafts, seq->ids, seq->n_ids, max) : 0;
         }
@@ -92,6 +94,32 @@ static void count_prompt(struct tr_engine *e, struct request *r)
     e->now.prefix_hits += (uint64_t)seq->n_cached;
 }
 
+/* The request ends before the next step. */
+static void lack_memory(struct request *r)
+{
+    tr_err_set(&r->err, TR_ENOMEM, NULL, "out of memory");
+}
+
+/* Whether all that is planned has its buffers. */
+static bool prepare(struct tr_engine *e, const struct tr_plan *plan)
+{
+    bool ready = true;
+    for (int i = 0; i < plan->n; i++) {
+        struct choice *c = choice_of(plan->seqs[i]);
+        if (tr__choice_prepare(e, c) == 0)
+            continue;
+        lack_memory(c->request);
+        ready = false;
+    }
+    for (struct request *r = e->inbox.live.next; plan->failed && r != &e->inbox.live; r = r->next)
+        for (int i = 0; i < r->n; i++)
+            if (r->choices[i].seq.failed) {
+                lack_memory(r);
+                ready = false;
+            }
+    return ready;
+}
+
 /* The prompt is computed: its other samples begin. */
 static void fork_choices(struct tr_engine *e, struct choice *c)
 {
@@ -100,6 +128,8 @@ static void fork_choices(struct tr_engine *e, struct choice *c)
         if (r->choices[i].open && !r->choices[i].entered) {
             r->choices[i].entered = true;
             tr_schedule_fork(e->schedule, &c->seq, &r->choices[i].seq);
+            if (r->choices[i].seq.running && tr__choice_prepare(e, &r->choices[i]) < 0)
+                lack_memory(r);
         }
     if (!c->open)
         tr__leave(e, c);
@@ -209,7 +239,18 @@ static void publish(struct tr_engine *e)
     s->heartbeat_ns = tr_clock_ns();
     pthread_mutex_lock(&e->stats_mutex);
     e->stats = *s;
+    e->stats.choice_bytes += counts.buffer_bytes;
     pthread_mutex_unlock(&e->stats_mutex);
+}
+
+/* Sleeps. Once nothing came for a while after work, the heap's free memory goes back to the
+ * system. */
+static void rest(struct tr_engine *e, int64_t until)
+{
+    if (tr__inbox_wait(&e->inbox, until) || !e->worked || e->inbox.live.next != &e->inbox.live)
+        return;
+    e->worked = false;
+    malloc_trim(0);
 }
 
 void *tr__engine_thread(void *engine)
@@ -224,15 +265,18 @@ void *tr__engine_thread(void *engine)
         if (e->options.speculation)
             draft(e);
         const struct tr_plan *plan = tr_schedule_plan(e->schedule);
-        int n = plan->n;
+        bool idle = plan->n == 0;
         announce(e);
         tr__inbox_set_seats(&e->inbox, plan->blocked ? 0 : tr_schedule_counts(e->schedule).seats);
-        if (n)
+        if (!prepare(e, plan))
+            continue; /* who lacks memory ends first */
+        if (!idle)
             run_step(e, plan);
         end_prompts(e);
         publish(e);
-        if (!n)
-            tr__inbox_wait(&e->inbox, until);
+        if (idle)
+            rest(e, until);
+        e->worked |= !idle;
     }
     publish(e);
     return NULL;

@@ -30,7 +30,7 @@ static int check_ids(const struct tr_sampling *p, int vocab, const uint64_t *val
             return r;
     }
     for (int i = 0; i < p->n_allowed; i++)
-        if (!known(p->allowed[i], vocab, valid) || (i && p->allowed[i] <= p->allowed[i - 1]))
+        if (!known(p->allowed[i], vocab, valid) || (i && p->allowed[i] < p->allowed[i - 1]))
             return tr_err_set(err, TR_EINVAL, "allowed_token_ids",
                               "allowed_token_ids: there is no token %d", p->allowed[i]);
     for (int i = 0; i < p->n_bad_words; i += 1 + p->bad_words[i]) {

@@ -26,24 +26,66 @@ static struct tr_occurrence *occurrence(struct tr_choice *c, int32_t id)
     return &c->seen[c->n_seen - 1];
 }
 
-static int open_counts(struct tr_choice *c, int max_new)
+/* Entries and slots for so many different ids. */
+static uint32_t slots_for(int64_t most)
+{
+    uint32_t n = 16;
+    while (n < 2 * (uint64_t)most)
+        n *= 2;
+    return n;
+}
+
+static int grow_counts(struct tr_choice *c, int64_t most)
+{
+    uint32_t n_slots = slots_for(most);
+    struct tr_occurrence *seen = realloc(c->seen, ((size_t)most + 1) * sizeof *seen);
+    c->seen = seen ? seen : c->seen;
+    int32_t *slots = calloc(n_slots, sizeof *slots);
+    if (!seen || !slots) {
+        free(slots);
+        return TR_ENOMEM;
+    }
+    free(c->slots);
+    c->slots = slots;
+    c->slot_mask = n_slots - 1;
+    c->most_seen = (int)most;
+    int n = c->n_seen;
+    for (c->n_seen = 0; c->n_seen < n;) { /* the entries stay where they are */
+        int32_t generated = c->seen[c->n_seen].generated;
+        occurrence(c, c->seen[c->n_seen].id)->generated = generated;
+    }
+    return 0;
+}
+
+int tr_choice_reserve(struct tr_choice *c, int max_new)
 {
     const struct tr_job *job = c->job;
     if (!has_penalties(&job->sampling))
         return 0;
+    bool fresh = !c->seen;
     int n_prompt = job->sampling.repetition_penalty != 1.0F ? job->n_prompt : 0;
     int64_t most = TR_MIN((int64_t)n_prompt + max_new, (int64_t)c->vocab);
-    uint32_t n_slots = 16;
-    while (n_slots < 2 * (uint64_t)most)
-        n_slots *= 2;
-    c->slot_mask = n_slots - 1;
-    c->seen = calloc((size_t)most + 1, sizeof *c->seen);
-    c->slots = calloc(n_slots, sizeof *c->slots);
-    if (!c->seen || !c->slots)
-        return TR_ENOMEM;
-    for (int i = 0; i < n_prompt; i++)
+    int r = fresh || most > c->most_seen ? grow_counts(c, most) : 0;
+    for (int i = 0; r == 0 && fresh && i < n_prompt; i++)
         occurrence(c, job->prompt[i]);
-    return 0;
+    return r;
+}
+
+uint64_t tr_choice_bytes(const struct tr_choice *c)
+{
+    uint64_t bytes = sizeof *c + (uint64_t)c->cap_tail * sizeof *c->tail;
+    if (c->seen)
+        bytes += ((uint64_t)c->most_seen + 1) * sizeof *c->seen +
+                 ((uint64_t)c->slot_mask + 1) * sizeof *c->slots;
+    return bytes;
+}
+
+uint64_t tr_choice_most_bytes(int max_ids, int vocab)
+{
+    int64_t most = TR_MIN(max_ids, vocab);
+    return sizeof(struct tr_choice) + (uint64_t)max_ids * sizeof(int32_t) +
+           ((uint64_t)most + 1) * sizeof(struct tr_occurrence) +
+           (uint64_t)slots_for(most) * sizeof(int32_t);
 }
 
 static int open_tail(struct tr_choice *c)
@@ -68,7 +110,7 @@ int tr_choice_open(struct tr_choice **ret, const struct tr_job *job, int choice,
     c->vocab = vocab;
     c->eog = eog;
     c->n_eog = n_eog;
-    if (open_counts(c, max_new) < 0 || open_tail(c) < 0) {
+    if (tr_choice_reserve(c, max_new) < 0 || open_tail(c) < 0) {
         tr_choice_close(c);
         return TR_ENOMEM;
     }

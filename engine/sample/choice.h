@@ -18,8 +18,8 @@ struct tr_choice {
         int32_t id;
         int32_t generated; /* 0: in the prompt only */
     } * seen;
-    int n_seen;
-    int32_t *slots; /* [slot_mask + 1] */
+    int n_seen, most_seen; /* entries; those that there is room for */
+    int32_t *slots;        /* [slot_mask + 1] */
     uint32_t slot_mask;
 
     int32_t *tail; /* the last ids accepted, at most cap_tail: what a bad word can continue */

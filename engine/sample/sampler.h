@@ -50,11 +50,17 @@ struct tr_sampler *tr_sampler_close(struct tr_sampler *s); /* NULL ok; returns N
  * the position. */
 struct tr_choice;
 /* The job (borrowed, must outlive the choice) has passed tr_sampling_check. max_new bounds how
- * many ids can be accepted; eog (borrowed) are masked, like the job's stop ids, while fewer than
- * min_tokens were accepted. All memory is allocated here. */
+ * many ids can be accepted, unless tr_choice_reserve raises that; eog (borrowed) are masked, like
+ * the job's stop ids, while fewer than min_tokens were accepted. All memory is allocated here. */
 TR_NODISCARD int tr_choice_open(struct tr_choice **ret, const struct tr_job *job, int choice,
                                 int max_new, int vocab, const int32_t *eog, int n_eog);
 struct tr_choice *tr_choice_close(struct tr_choice *c); /* NULL ok; returns NULL */
+/* Room for max_new ids in all. TR_ENOMEM: nothing has changed. */
+TR_NODISCARD int tr_choice_reserve(struct tr_choice *c, int max_new);
+/* What it has allocated, and the most that any choice does for prompt and answer of max_ids (with
+ * bad words no longer than that). */
+uint64_t tr_choice_bytes(const struct tr_choice *c);
+uint64_t tr_choice_most_bytes(int max_ids, int vocab);
 /* The id that was chosen (or a draft that was confirmed) becomes part of the answer. */
 void tr_choice_accept(struct tr_choice *c, int32_t id);
 

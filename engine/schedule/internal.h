@@ -38,7 +38,11 @@ struct tr_schedule {
     struct tr_plan plan;
     struct tr_schedule_counts counts;
     uint64_t n_added;
-    uint64_t aside; /* bytes of local pages that no sequence holds */
+    uint64_t aside;         /* bytes of local pages that no sequence holds */
+    uint64_t buffer_bytes;  /* of all sequences */
+    int expected;           /* tokens that an answer without a known end is likely to need */
+    uint64_t blocked_order; /* the sequence that did not fit last (none: UINT64_MAX), */
+    uint64_t blocked_bytes; /* and what was spoken for then */
 };
 
 static inline struct tenant *tr__tenant(struct tr_schedule *s, const struct tr_seq *seq)
@@ -75,25 +79,44 @@ static inline bool tr__before(const struct tr_seq *a, const struct tr_seq *b)
 
 /* Counts who runs and who waits, and brings the tenants to their common time. */
 void tr__census(struct tr_schedule *s);
-/* Whether there is a seat for a sequence that waits: a free one, or one of its tenant's share. */
-bool tr__has_seat(struct tr_schedule *s, struct tr_seq *seq);
 /* The sequence runs: it takes its seats. */
 void tr__take_seat(struct tr_schedule *s, struct tr_seq *seq);
-/* Whose turn it is to be admitted; NULL: nobody's. */
+/* Whose turn it is to be admitted, and for whom there is a seat; NULL: nobody. */
 struct tr_seq *tr__next_waiting(struct tr_schedule *s);
 /* Gives the step's places to sequences that run: to all of them, or by turns. */
 void tr__deal_places(struct tr_schedule *s);
 /* n rows of the step go to the sequence. */
 void tr__charge(struct tr_schedule *s, struct tr_seq *seq, int n);
 
-/* ---- schedule.c ---- */
+/* ---- memory.c ---- */
 
 /* Moves sequences from the waiting to the running list as far as seats and memory go. */
 void tr__admit(struct tr_schedule *s);
-/* Takes pages of others for what the sequence would compute next. */
-void tr__adopt(struct tr_schedule *s, struct tr_seq *seq, int64_t *ret_matched);
+/* Whether the running list has a place for one more, `further` of a request that runs. */
+bool tr__may_run(const struct tr_schedule *s, bool further);
+/* Whether `seq`, whose adopted pages are held already, fits beside what runs. */
+bool tr__fits(const struct tr_schedule *s, const struct tr_seq *seq);
+/* Ids that its next promise is for. */
+int tr__next_room(const struct tr_schedule *s, const struct tr_seq *seq);
+/* Promises more to those who used up what they were promised. */
+void tr__promise_more(struct tr_schedule *s);
+/* Ids and tables for the sequence's room; false, and `failed`: no memory. */
+bool tr__make_buffers(struct tr_schedule *s, struct tr_seq *seq);
+/* Lets them go, except for ids of an answer, which no one else has. */
+void tr__drop_buffers(struct tr_schedule *s, struct tr_seq *seq);
 /* Provides the pages for the planned rows, at the cost of younger sequences if need be; false: the
  * sequence itself had to give way. */
 bool tr__provide(struct tr_schedule *s, struct tr_seq *seq);
+
+/* ---- schedule.c ---- */
+
+/* Between the lists. */
+void tr__run(struct tr_schedule *s, struct tr_seq *seq);
+void tr__wait(struct tr_schedule *s, struct tr_seq *seq);
+void tr__leave_list(struct tr_schedule *s, struct tr_seq *seq);
+/* Lets all pages go: nothing is computed. */
+void tr__release_pages(struct tr_schedule *s, struct tr_seq *seq);
+/* Takes pages of others for what the sequence would compute next. */
+void tr__adopt(struct tr_schedule *s, struct tr_seq *seq);
 
 #endif

@@ -5,11 +5,25 @@
 
 enum { GRAM = 3, FIRST_LENGTH = 4, MAX_LENGTH = 16, MAX_PENALTY = 64 };
 
+/* In a text of more trigrams the later ones push out earlier ones. */
+enum { MIN_PLACES = 64, MAX_PLACES = 1 << 14 };
+
+static uint32_t places_for(int max_ids)
+{
+    uint32_t n = MIN_PLACES;
+    while (n < (uint32_t)max_ids && n < MAX_PLACES)
+        n *= 2;
+    return n;
+}
+
+size_t tr_ngram_bytes(int max_ids)
+{
+    return places_for(max_ids) * sizeof(int32_t);
+}
+
 int tr_ngram_init(struct tr_ngram *g, int max_ids)
 {
-    uint32_t n = 64;
-    while (n < (uint32_t)max_ids)
-        n *= 2;
+    uint32_t n = places_for(max_ids);
     *g = (struct tr_ngram){.mask = n - 1, .n_seen = GRAM, .length = FIRST_LENGTH};
     g->last = calloc(n, sizeof *g->last);
     return g->last ? 0 : TR_ENOMEM;

@@ -6,6 +6,7 @@
 #ifndef TR_ENGINE_SCHEDULE_NGRAM_H
 #define TR_ENGINE_SCHEDULE_NGRAM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "config/err.h"
@@ -19,6 +20,8 @@ struct tr_ngram {
     int penalty; /* more each time */
 };
 
+/* What tr_ngram_init allocates. */
+size_t tr_ngram_bytes(int max_ids);
 TR_NODISCARD int tr_ngram_init(struct tr_ngram *g, int max_ids);
 void tr_ngram_done(struct tr_ngram *g);
 /* Writes at most `max` guesses behind ids[0, n); returns how many. */

@@ -30,8 +30,9 @@ static bool coming(const struct tr_schedule *s, const struct tr_seq *seq)
     return false;
 }
 
-/* Whether a piece of prefill goes to `a` before `b`, which is older: by rank, then the tenant served
- * least; within a tenant by priority, then by turns the oldest and the one with least left to do. */
+/* Whether a piece of prefill goes to `a` before `b`, which is older: by rank, then the tenant
+ * served least; within a tenant by priority, then by turns the oldest and the one with least left
+ * to do. */
 static bool goes_first(struct tr_schedule *s, const struct tr_seq *a, const struct tr_seq *b,
                        bool shortest)
 {
@@ -64,6 +65,7 @@ static void deal_prefill(struct tr_schedule *s)
     while (s->plan.rows < s->o.max_rows && (seq = next_prefill(s, shortest))) {
         if (seq->planned == 0 && coming(s, seq)) {
             seq->deferred = true;
+            seq->look_at = 0;
             continue;
         }
         int n = TR_MIN(tr__left(seq) - seq->planned, s->o.max_rows - s->plan.rows);
@@ -90,7 +92,7 @@ static void deal_decode(struct tr_schedule *s)
         r->planned = 0;
         r->deferred = false;
         if (r->seated && tr__left(r) > 1)
-            tr__adopt(s, r, NULL);
+            tr__adopt(s, r);
         if (r->seated && tr__left(r) == 1)
             give(s, r, 1);
     }
@@ -101,6 +103,7 @@ const struct tr_plan *tr_schedule_plan(struct tr_schedule *s)
     tr__census(s);
     tr__admit(s);
     tr__deal_places(s);
+    tr__promise_more(s);
     deal_decode(s);
     deal_prefill(s);
     deal_drafts(s);

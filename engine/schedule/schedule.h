@@ -14,6 +14,9 @@
  * short requests pass long ones without starving them. Where more sequences run than have seats
  * (a request of many samples, streams whose readers came back), the step's places go round.
  *
+ * The end of some answers is not known. They are promised what such answers need as a rule, and
+ * more when that was too little: see memory.c.
+ *
  * A paused sequence keeps its pages as long as nobody else needs them; then it is recomputed.
  */
 #ifndef TR_ENGINE_SCHEDULE_SCHEDULE_H
@@ -40,24 +43,32 @@ struct tr_schedule_options {
 TR_NODISCARD int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options *o);
 struct tr_schedule *tr_schedule_close(struct tr_schedule *s); /* NULL ok; returns NULL */
 
-/* Allocates what the sequence will ever need; fill in the other fixed fields yourself. The prompt is
- * copied; NULL for a sequence that will be forked off another, so that waiting samples take no
- * memory for it. TR_ENOMEM. */
-TR_NODISCARD int tr_seq_init(struct tr_seq *seq, const struct tr_schedule *s, const int32_t *prompt,
-                             int n_prompt, int max_ids);
-void tr_seq_done(struct tr_seq *seq); /* not in the schedule any more */
+/* The prompt is borrowed: it must outlive the sequence. Fill in the other fixed fields yourself. */
+void tr_seq_init(struct tr_seq *seq, const int32_t *prompt, int n_prompt, int max_ids);
 
 /* Bytes of both kinds that n_samples of one prompt can need at most, by the closed form; `pages` is
  * not used. */
 uint64_t tr_schedule_need(const struct tr_schedule_options *o, int n_prompt, int max_ids,
                           int n_samples);
 
+/* The most ids, up to max_ids, that a sequence may have to fit the budget when it is alone. */
+int tr_schedule_longest(const struct tr_schedule_options *o, int n_prompt, int max_ids);
+/* Sequences that run at most at a time, those included that are paused or wait for their turn, and
+ * what one of so many ids takes at most beside its pages. */
+int tr_schedule_most_running(const struct tr_schedule_options *o);
+uint64_t tr_schedule_buffer_bytes(const struct tr_schedule_options *o, int ids);
+
+/* Tokens that an answer whose end is not known is likely to need. */
+void tr_schedule_expect(struct tr_schedule *s, int tokens);
+
 /* Puts a sequence in the waiting list. */
 void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t salt[2]);
 /* Makes `fork`, initialised with the same prompt and size, a running copy of `seq`, whose prompt is
- * computed: pages are shared, the last one copied. Without a free page it waits for recomputation. */
+ * computed: pages are shared, the last one copied. Where it can't run at once it waits, and
+ * computes what nobody keeps of the prompt. */
 void tr_schedule_fork(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *fork);
-/* Takes a sequence out, whatever it does; its pages go, or stay as prefixes. */
+/* Takes a sequence out, whatever it does; its pages go, or stay as prefixes; its ids
+ * and tables are freed. */
 void tr_schedule_remove(struct tr_schedule *s, struct tr_seq *seq);
 
 /* Bytes of local pages that somebody outside holds (changes by delta), and whether all that was
@@ -69,6 +80,7 @@ struct tr_plan {
     struct tr_seq **seqs; /* [n]; each computes ids[n_computed, n_computed + planned) */
     int n, rows;
     bool blocked; /* the next in line waits for memory */
+    bool failed;  /* a sequence has `failed` */
 };
 /* Admits, chooses rows and provides the pages. Valid until the next call into the schedule. */
 const struct tr_plan *tr_schedule_plan(struct tr_schedule *s);
@@ -79,7 +91,8 @@ struct tr_schedule_counts {
     int waiting, running, paused;
     int seats; /* sequences that could be admitted, if memory allows */
     uint64_t preemptions;
-    uint64_t prompt_left; /* known tokens still to compute, of all that wait or run */
+    uint64_t buffer_bytes; /* ids and tables of all sequences */
+    uint64_t prompt_left;  /* known tokens still to compute, of all that wait or run */
 };
 struct tr_schedule_counts tr_schedule_counts(const struct tr_schedule *s);
 

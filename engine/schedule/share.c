@@ -43,6 +43,16 @@ static void see(struct tr_schedule *s, struct tr_seq *seq)
     t->seen = s->step;
 }
 
+static void take(struct tr_schedule *s, struct tr_seq *seq)
+{
+    struct tr_group *g = tr__group(seq);
+    int before = claim(s, g->claiming);
+    g->claiming += 1 + seq->n_forks;
+    int more = claim(s, g->claiming) - before;
+    tr__tenant(s, seq)->running += more;
+    s->taken += more;
+}
+
 static void count(struct tr_schedule *s, struct tr_seq *seq)
 {
     struct tenant *t = tr__tenant(s, seq);
@@ -54,8 +64,9 @@ static void count(struct tr_schedule *s, struct tr_seq *seq)
         t->running = t->dealt = 0;
         s->n_tenants++;
     }
-    if (seq->running)
-        tr__take_seat(s, seq);
+    if (seq->running || seq->forked)
+        take(s, seq);
+    g->running += seq->running;
     g->dealt = 0;
     see(s, seq);
 }
@@ -63,7 +74,7 @@ static void count(struct tr_schedule *s, struct tr_seq *seq)
 static void clear(struct tr_seq *head)
 {
     for (struct tr_seq *q = head->next; q != head; q = q->next)
-        tr__group(q)->running = 0;
+        tr__group(q)->running = tr__group(q)->claiming = 0;
 }
 
 /* Nobody is further from the common time than a step's rows. */
@@ -112,19 +123,23 @@ void tr__charge(struct tr_schedule *s, struct tr_seq *seq, int n)
 
 void tr__take_seat(struct tr_schedule *s, struct tr_seq *seq)
 {
-    struct tr_group *g = tr__group(seq);
-    int before = claim(s, g->running);
-    g->running += 1 + seq->n_forks;
-    int more = claim(s, g->running) - before;
-    tr__tenant(s, seq)->running += more;
-    s->taken += more;
+    tr__group(seq)->running++;
+    if (!seq->forked) /* else it had its claim before */
+        take(s, seq);
 }
 
-bool tr__has_seat(struct tr_schedule *s, struct tr_seq *seq)
+/* What the sequence adds to the claims. */
+static int claims_more(struct tr_schedule *s, struct tr_seq *seq)
+{
+    int n = tr__group(seq)->claiming;
+    return seq->forked ? 0 : claim(s, n + 1 + seq->n_forks) - claim(s, n);
+}
+
+/* A free seat, or one of its tenant's share. */
+static bool has_seat(struct tr_schedule *s, struct tr_seq *seq)
 {
     const struct tenant *t = tr__tenant(s, seq);
-    const struct tr_group *g = tr__group(seq);
-    int more = claim(s, g->running + 1 + seq->n_forks) - claim(s, g->running);
+    int more = claims_more(s, seq);
     int share = s->seats / TR_MAX(s->n_tenants, 1);
     return s->taken + more <= s->seats || t->running == 0 || t->running + more <= share;
 }
@@ -151,13 +166,21 @@ static bool is_next(struct tr_schedule *s, struct tr_seq *a, struct tr_seq *b)
     return x->running != y->running ? x->running < y->running : x->served < y->served;
 }
 
-struct tr_seq *tr__next_waiting(struct tr_schedule *s)
+/* The next of all that wait, or of those that claim no more seats than are claimed. */
+static struct tr_seq *next_of(struct tr_schedule *s, bool free_only)
 {
     struct tr_seq *best = NULL;
     for (struct tr_seq *w = s->waiting.next; w != &s->waiting; w = w->next)
-        if (!w->paused && (!best || is_next(s, w, best)))
+        if (!w->paused && (!free_only || claims_more(s, w) == 0) && (!best || is_next(s, w, best)))
             best = w;
     return best;
+}
+
+/* Nobody who needs a seat passes one that waits for more of them. */
+struct tr_seq *tr__next_waiting(struct tr_schedule *s)
+{
+    struct tr_seq *seq = next_of(s, false);
+    return !seq || has_seat(s, seq) ? seq : next_of(s, true);
 }
 
 /* ---- places in the step ---- */

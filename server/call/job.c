@@ -257,6 +257,7 @@ static int make(struct tr_job **ret, const struct srv_params *p, const struct sr
     *prompt = (struct tr_ids){0};
     int room = x->context_length - job->n_prompt;
     job->max_tokens = p->max_tokens < 0 || p->max_tokens > room ? room : (int)p->max_tokens;
+    job->open_ended = p->max_tokens < 0;
     job->min_tokens = (int)p->min_tokens;
     job->n = (int)p->n;
     job->ignore_eos = p->ignore_eos;

@@ -1,4 +1,5 @@
-/* Whose turn it is: decode first, priorities, short ones beside long ones, tenants in fair shares. */
+/* Whose turn it is: decode first, priorities, short ones beside long ones, tenants in fair shares.
+ * */
 #include "tests/unit/schedule/steps.h"
 
 enum { ROWS = 64 };
@@ -74,7 +75,7 @@ static void tenants_share(void **state)
     steps_add(20, 30, 30, 2, 0);
     steps_add(21, 30, 30, 2, 0);
     int flooded = 0;
-    for (int turn = 0; turn < 1000 && steps_seqs[21].seq.ids; turn++) {
+    for (int turn = 0; turn < 1000 && steps_seqs[21].seq.max_ids; turn++) {
         bool was[20];
         for (int k = 0; k < 20; k++)
             was[k] = steps_seqs[k].seq.running;
@@ -82,7 +83,7 @@ static void tenants_share(void **state)
         for (int k = 0; k < 20; k++)
             flooded += !was[k] && steps_seqs[k].seq.running;
     }
-    assert_null(steps_seqs[21].seq.ids);
+    assert_int_equal(steps_seqs[21].seq.max_ids, 0);
     assert_in_range(flooded, 0, 3);
     steps_close();
 }
@@ -99,7 +100,7 @@ static void no_overtaking_for_memory(void **state)
     const struct tr_plan *plan = tr_schedule_plan(steps_schedule);
     assert_true(plan->blocked);
     assert_false(steps_seqs[1].seq.running || steps_seqs[2].seq.running);
-    while (steps_seqs[0].seq.ids)
+    while (steps_seqs[0].seq.max_ids)
         steps_run();
     steps_run();
     assert_true(steps_seqs[1].seq.running);

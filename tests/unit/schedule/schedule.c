@@ -23,7 +23,7 @@
 enum { MAX_LIVE = 48, MAX_TEXT = 700, TEXTS = 6 };
 
 struct setup {
-    int window, page, max_rows, max_sequences, overcommit, budget_pages;
+    int window, page, max_rows, max_sequences, overcommit, open_percent, budget_pages;
     bool has_local, has_global, verify;
     int requests;
 };
@@ -31,6 +31,7 @@ struct setup {
 /* Of a request and its forks. */
 struct shared {
     struct tr_group group;
+    int32_t prompt[MAX_TEXT];
     int users;
 };
 
@@ -142,6 +143,7 @@ static void open_world(struct world *w, struct setup setup)
     assert_int_equal(tr_pages_open(&w->pages, &po, &err), 0);
     o.pages = w->pages;
     assert_int_equal(tr_schedule_open(&w->schedule, &o), 0);
+    tr_schedule_expect(w->schedule, 1 + below(w, 40));
     for (int t = 0; t < TEXTS; t++)
         for (int i = 0; i < MAX_TEXT; i++)
             w->texts[t][i] = below(w, 3);
@@ -169,17 +171,20 @@ static bool submit(struct world *w)
     struct live *l = free_slot(w);
     if (!l)
         return false;
-    int32_t prompt[MAX_TEXT];
+    struct shared *shared = free_shared(w);
+    int32_t *prompt = shared->prompt;
     int n = 1 + below(w, MAX_TEXT / 2);
     memcpy(prompt, w->texts[below(w, TEXTS)], (size_t)n * sizeof *prompt);
     if (below(w, 2))
         prompt[below(w, n)] = 3;
     int answer = 1 + below(w, below(w, 8) ? 40 : MAX_TEXT / 2);
     memset(l, 0, sizeof *l);
-    assert_int_equal(tr_seq_init(&l->seq, w->schedule, prompt, n, n + answer), 0);
+    tr_seq_init(&l->seq, prompt, n, n + answer);
+    l->seq.open_ended = below(w, 100) < w->setup.open_percent;
     l->used = true;
-    l->shared = free_shared(w);
-    *l->shared = (struct shared){.users = 1};
+    l->shared = shared;
+    l->shared->users = 1;
+    l->shared->group = (struct tr_group){0};
     l->seq.group = below(w, 2) ? &l->shared->group : NULL;
     l->salt[0] = below(w, 8) == 0;
     l->h[0] = l->salt[0];
@@ -195,7 +200,7 @@ static bool submit(struct world *w)
 static void leave(struct world *w, struct live *l)
 {
     tr_schedule_remove(w->schedule, &l->seq);
-    tr_seq_done(&l->seq);
+    l->seq = (struct tr_seq){0};
     l->shared->users--;
     l->used = false;
 }
@@ -203,6 +208,7 @@ static void leave(struct world *w, struct live *l)
 /* Takes in a "sampled" id. */
 static void append(struct world *w, struct live *l, int32_t id)
 {
+    assert_true(l->seq.n_ids < l->seq.room);
     l->seq.ids[l->seq.n_ids++] = id;
     if (l->seq.n_ids == l->seq.max_ids) {
         leave(w, l);
@@ -221,20 +227,21 @@ static void fork_all(struct world *w, struct live *l)
         memcpy(f, l, sizeof *f);
         f->forks_left = 0;
         f->shared->users++;
-        assert_int_equal(
-            tr_seq_init(&f->seq, w->schedule, l->seq.ids, l->seq.n_prompt, l->seq.max_ids), 0);
+        tr_seq_init(&f->seq, l->seq.prompt, l->seq.n_prompt, l->seq.max_ids);
+        f->seq.open_ended = l->seq.open_ended;
         f->seq.tenant = l->seq.tenant;
         f->seq.priority = l->seq.priority;
         f->seq.across = l->seq.across;
         f->seq.group = l->seq.group;
         f->seq.share = l->seq.share;
         tr_schedule_fork(w->schedule, &l->seq, &f->seq);
-        append(w, f, 10 + below(w, 3));
+        if (f->seq.running)
+            append(w, f, 10 + below(w, 3));
     }
 }
 
-/* Whoever runs has rows once in a while, and keeps its pages unless it is paused or more was promised
- * than there is. */
+/* Whoever runs has rows once in a while, and keeps its pages unless it is paused or more was
+ * promised than there is. */
 static void check_turns(struct world *w)
 {
     for (int i = 0; i < MAX_LIVE; i++) {
@@ -242,7 +249,7 @@ static void check_turns(struct world *w)
         bool waits = l->used && l->seq.running && !l->seq.paused && l->seq.planned == 0;
         l->idle = waits && !l->seq.deferred ? l->idle + 1 : 0;
         assert_in_range(l->idle, 0, 8 * MAX_LIVE);
-        if (l->used && !l->ran_paused && w->setup.overcommit == 0)
+        if (l->used && !l->ran_paused && !l->seq.open_ended && w->setup.overcommit == 0)
             assert_int_equal(l->seq.n_preempted, l->preempted_before);
     }
 }
@@ -347,6 +354,7 @@ static void run_world(struct setup setup)
     }
     struct tr_schedule_counts c = tr_schedule_counts(w.schedule);
     assert_int_equal(c.waiting + c.running + c.paused, 0);
+    assert_int_equal(c.buffer_bytes, 0);
     assert_int_equal(tr_local_counts(w.pages).used, 0);
     assert_int_equal(tr_global_counts(w.pages).used, 0);
     assert_int_equal(tr_pages_held(w.pages), 0);
@@ -395,6 +403,23 @@ static void overcommitted(void **state)
                                  .requests = 300});
 }
 
+/* Answers whose end is not known, beside others. */
+static void open_ended(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 10; k++)
+        run_world((struct setup){.window = 5 + 20 * k,
+                                 .page = k % 2 ? 16 : 32,
+                                 .max_rows = 64,
+                                 .max_sequences = 2 + 3 * k,
+                                 .overcommit = k % 3 ? 0 : 100,
+                                 .open_percent = 10 + 10 * k,
+                                 .budget_pages = 4 * k,
+                                 .has_local = k != 8,
+                                 .has_global = k != 9,
+                                 .requests = 300});
+}
+
 static void one_kind_only(void **state)
 {
     (void)state;
@@ -415,6 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_requests),
         cmocka_unit_test(overcommitted),
+        cmocka_unit_test(open_ended),
         cmocka_unit_test(one_kind_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

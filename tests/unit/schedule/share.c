@@ -22,7 +22,7 @@ static void past_is_forgotten(void **state)
         steps_add(0, 10, 100000, 2, 0);
         steps_seqs[0].seq.paused = idle;
         for (int turn = 0, k = 0; turn < 1000; turn++) {
-            if (!steps_seqs[1 + k % 2].seq.ids)
+            if (!steps_seqs[1 + k % 2].seq.max_ids)
                 steps_add(1 + k++ % 2, 2000, 1, 1, 0);
             steps_run();
         }
@@ -114,7 +114,7 @@ static void samples_run_beside_others(void **state)
     assert_true(steps_seqs[127].first_step > 0);
     steps_add(200, 20, 100, 0, 0);
     assert_in_range(first_token_of(200, 1000), 1, 1);
-    while (steps_seqs[200].seq.ids)
+    while (steps_seqs[200].seq.max_ids)
         steps_run();
     assert_in_range(steps_seqs[200].gap, 0, 1);
     for (int k = 0; k < 128; k++)
@@ -134,7 +134,7 @@ static void few_seats_go_round(void **state)
     assert_in_range(first_token_of(201, 1000), 1, 2);
     assert_in_range(first_token_of(200, 1000), 0, 40); /* when the other one has ended */
     steps_seqs[200].gap = 0;
-    while (steps_seqs[0].seq.ids || steps_seqs[99].seq.ids || steps_seqs[200].seq.ids)
+    while (steps_seqs[0].seq.max_ids || steps_seqs[99].seq.max_ids || steps_seqs[200].seq.max_ids)
         steps_run();
     assert_in_range(steps_seqs[200].gap, 1, 8);
     assert_in_range(steps_seqs[201].gap, 1, 2);
@@ -182,7 +182,7 @@ static void paused_ones_give_way(void **state)
     assert_in_range(first_token_of(1, 100), 1, 3);
     assert_int_equal(steps_seqs[0].seq.n_preempted, 1);
     steps_seqs[0].seq.paused = false;
-    while (steps_seqs[0].seq.ids) {
+    while (steps_seqs[0].seq.max_ids) {
         assert_true(steps_now < 2000);
         steps_run();
     }

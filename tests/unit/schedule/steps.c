@@ -32,59 +32,73 @@ void steps_open(int max_rows, int max_sequences, int budget_pages)
     steps_now = 0;
 }
 
-static void init(int k, int lead, const int32_t *prompt, int n_prompt, int answer)
+/* The sequence, not added yet; its samples are k + 1 to k + n - 1. */
+static struct tr_seq *init(int k, int n, int n_prompt, int answer, uint64_t tenant)
 {
-    struct steps_seq *q = &steps_seqs[k];
-    *q = (struct steps_seq){.last_step = steps_now};
-    assert_int_equal(tr_seq_init(&q->seq, steps_schedule, prompt, n_prompt, n_prompt + answer), 0);
-    q->seq.group = &steps_seqs[lead].group;
+    for (int i = k; i < k + n; i++) {
+        struct steps_seq *q = &steps_seqs[i];
+        *q = (struct steps_seq){.last_step = steps_now};
+        q->prompt = calloc((size_t)n_prompt, sizeof *q->prompt);
+        assert_non_null(q->prompt);
+        q->prompt[0] = k; /* no two requests begin alike */
+        tr_seq_init(&q->seq, q->prompt, n_prompt, n_prompt + answer);
+        q->seq.group = &steps_seqs[k].group;
+        q->seq.tenant = tenant;
+        q->seq.share = true;
+    }
+    steps_seqs[k].seq.n_forks = n - 1;
+    return &steps_seqs[k].seq;
 }
+
+static const uint64_t salt[2];
 
 void steps_add_samples(int k, int n, int n_prompt, int answer, uint64_t tenant)
 {
-    const uint64_t salt[2] = {0};
-    int32_t *prompt = calloc((size_t)n_prompt, sizeof *prompt);
-    prompt[0] = k; /* no two begin alike */
-    for (int i = 0; i < n; i++) {
-        init(k + i, k, prompt, n_prompt, answer);
-        steps_seqs[k + i].seq.tenant = tenant;
-    }
-    free(prompt);
-    steps_seqs[k].seq.n_forks = n - 1;
-    tr_schedule_add(steps_schedule, &steps_seqs[k].seq, salt);
+    tr_schedule_add(steps_schedule, init(k, n, n_prompt, answer, tenant), salt);
 }
 
 void steps_add(int k, int n_prompt, int answer, uint64_t tenant, int priority)
 {
-    const uint64_t salt[2] = {0};
-    int32_t *prompt = calloc((size_t)n_prompt, sizeof *prompt);
-    prompt[0] = k;
-    init(k, k, prompt, n_prompt, answer);
-    free(prompt);
-    steps_seqs[k].seq.tenant = tenant;
-    steps_seqs[k].seq.priority = priority;
-    tr_schedule_add(steps_schedule, &steps_seqs[k].seq, salt);
+    struct tr_seq *seq = init(k, 1, n_prompt, answer, tenant);
+    seq->priority = priority;
+    tr_schedule_add(steps_schedule, seq, salt);
+}
+
+void steps_add_open(int k, int n_prompt, int answer, uint64_t tenant)
+{
+    struct tr_seq *seq = init(k, 1, n_prompt, answer, tenant);
+    seq->open_ended = true;
+    tr_schedule_add(steps_schedule, seq, salt);
+}
+
+void steps_expect(int tokens)
+{
+    tr_schedule_expect(steps_schedule, tokens);
 }
 
 void steps_leave(int k)
 {
     if (steps_seqs[k].seq.next)
         tr_schedule_remove(steps_schedule, &steps_seqs[k].seq);
-    tr_seq_done(&steps_seqs[k].seq);
+    free(steps_seqs[k].prompt);
+    steps_seqs[k].prompt = NULL;
+    steps_seqs[k].seq = (struct tr_seq){0};
 }
 
 void steps_close(void)
 {
     for (int k = 0; k < STEPS_SEQS; k++)
-        if (steps_seqs[k].seq.ids)
+        if (steps_seqs[k].seq.max_ids)
             steps_leave(k);
     assert_int_equal(tr_pages_held(pages), 0);
+    assert_int_equal(tr_schedule_counts(steps_schedule).buffer_bytes, 0);
     steps_schedule = tr_schedule_close(steps_schedule);
     pages = tr_pages_close(pages);
 }
 
 static void append(struct steps_seq *q)
 {
+    assert_true(q->seq.n_ids < q->seq.room);
     q->seq.ids[q->seq.n_ids++] = 1;
     if (!q->first_step)
         q->first_step = steps_now;
@@ -97,7 +111,8 @@ static void fork_all(struct steps_seq *lead)
     for (struct steps_seq *q = lead + 1; lead->seq.n_forks; q++) {
         tr_schedule_fork(steps_schedule, &lead->seq, &q->seq);
         q->last_step = steps_now;
-        append(q);
+        if (q->seq.running)
+            append(q);
     }
 }
 
@@ -108,6 +123,7 @@ int steps_run(void)
     int n = plan->n;
     int rows = plan->rows;
     memcpy(planned, plan->seqs, (size_t)n * sizeof(struct tr_seq *));
+    assert_false(plan->failed);
     steps_now++;
     for (int i = 0; i < n; i++) {
         struct steps_seq *q = TR_CONTAINER_OF(planned[i], struct steps_seq, seq);

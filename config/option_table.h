@@ -26,6 +26,9 @@
       "checkpoint: a folder (config.json, *.safetensors, tokenizer.json) or a .gguf file")         \
     X(STRING, served_model_name, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                \
       "the id in /v1/models; by default the folder's or file's name")                              \
+    X(STRING, generation_defaults, "auto", NULL, 0, 0, TR_FOR_SERVE, 0,                            \
+      "sampling where a request is silent: auto (what the checkpoint recommends), none, or "       \
+      "fields: temperature=0.15,top_k=50")                                                         \
     X(STRING, chat_template, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                    \
       "a file with the chat template to use instead of the checkpoint's")                          \
     X(STRING, host, "127.0.0.1", NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                      \

@@ -17,6 +17,7 @@
 
 #include "config/clock.h"
 #include "server/call/call.h"
+#include "server/call/defaults.h"
 #include "server/http/conn.h"
 #include "server/http/transport.h"
 #include "server/load.h"
@@ -221,9 +222,20 @@ static int begin_serving(struct srv *s)
         strdup(s->options->served_model_name ? s->options->served_model_name : s->info->name);
     if (!s->model)
         return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
-    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%.40s", s->info->fingerprint);
+    int r = srv_defaults_open(&s->defaults, s->options->generation_defaults, &s->info->sampling,
+                              &s->error);
+    if (r < 0) { /* the option was looked at before: the checkpoint's own values are out of range */
+        srv_log(SRV_LOG_WARN, NULL, "what the checkpoint recommends is not used: %s", s->error.msg);
+        r = srv_defaults_open(&s->defaults, "none", NULL, &s->error);
+    }
+    if (r < 0)
+        return r;
+    char defaults[9];
+    srv_defaults_hash(s->defaults, defaults);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%.40s%s%s", s->info->fingerprint,
+             *defaults ? "_" : "", defaults);
     srv_log_engine(s->info);
-    int r = open_port(s, &s->error);
+    r = open_port(s, &s->error);
     if (r == 0) {
         s->state = SRV_STATE_READY;
         srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen.url);
@@ -332,6 +344,7 @@ static void close_all(struct srv *s)
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);
     free(s->model);
+    tr_json_free(s->defaults);
 }
 
 int srv_run(const struct tr_options *options)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "engine/kernels/blas.h"
+#include "server/call/defaults.h"
 #include "server/commands/commands.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -23,6 +24,18 @@ static void restart_with_better_blas(char **argv)
             tr_blas_core(), core);
 }
 
+static int serve(const struct tr_options *o)
+{
+    struct json_t *defaults;
+    struct tr_err err;
+    if (srv_defaults_open(&defaults, o->generation_defaults, NULL, &err) < 0) {
+        srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg);
+        return 2;
+    }
+    tr_json_free(defaults);
+    return srv_run(o);
+}
+
 static int run_command(struct tr_options *o)
 {
     switch (o->command) {
@@ -36,7 +49,7 @@ static int run_command(struct tr_options *o)
         return srv_health_check(o);
     case TR_COMMAND_SERVE:
     default:
-        return srv_run(o);
+        return serve(o);
     }
 }
 

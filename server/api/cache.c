@@ -135,7 +135,7 @@ static int read_params(const struct srv_req *req, const struct srv_table *const 
     if (r < 0)
         return r;
     *root = tr_json_root(*doc, NULL);
-    return srv_fields_take(tables, 1, root, false, p, err);
+    return srv_fields_take(tables, 1, root, NULL, false, p, err);
 }
 
 static int save(struct srv_req *req, struct tr_err *err)

@@ -119,7 +119,9 @@ static struct shape shape_of(const char *path)
 static void add_body(struct tr_buf *out, const struct srv *s, const struct shape *shape)
 {
     tr_buf_adds(out, "{\"type\":\"object\",\"properties\":{");
-    srv_fields_schema(out, shape->tables, shape->n_tables, tr_tokenizer_size(s->tokenizer) - 1);
+    struct tr_json defaults = tr_json_root(s->defaults, NULL);
+    srv_fields_schema(out, shape->tables, shape->n_tables, &defaults,
+                      tr_tokenizer_size(s->tokenizer) - 1);
     tr_buf_addf(out, "},%s}", shape->rules);
 }
 

@@ -341,6 +341,7 @@ static struct srv_context context_of(const struct srv_req *req)
         .tokenizer = s->tokenizer,
         .chat = s->chat,
         .model = s->model,
+        .defaults = s->defaults,
         .context_length = s->info->context_length,
         .max_choices = s->options->max_choices,
         .max_queue = s->options->max_queue,

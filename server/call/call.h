@@ -43,6 +43,7 @@ struct srv_context {
     const struct tr_tokenizer *tokenizer;
     const struct tr_chat *chat; /* NULL = the checkpoint has no template */
     const char *model;
+    struct json_t *defaults; /* fields that hold where a request is silent; borrowed, only read */
     int context_length, max_choices, max_queue;
     bool strict;
     int64_t timeout_ms; /* 0 = none */

@@ -1,5 +1,6 @@
 #include "server/call/fields.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct srv_field *find(const struct srv_table *const *tables, size_t n_tables,
@@ -93,8 +94,25 @@ static int take(const struct srv_field *f, const struct tr_json *v, void *params
     }
 }
 
-int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
+static int take_all(const struct srv_table *const *tables, size_t n_tables,
                     const struct tr_json *root, bool strict, void *params, struct tr_err *err)
+{
+    void *iter = NULL;
+    struct tr_json v;
+    while (tr_json_next(root, &iter, &v)) {
+        const struct srv_field *f = find(tables, n_tables, v.key, v.key_bytes);
+        if (!f && strict)
+            return tr_json_fail(&v, err, "unknown field");
+        int r = f ? take(f, &v, params, err) : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
+                    const struct tr_json *root, const struct tr_json *defaults, bool strict,
+                    void *params, struct tr_err *err)
 {
     int r = tr_json_expect(root, TR_JSON_OBJECT, err);
     if (r < 0)
@@ -102,20 +120,23 @@ int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
     for (size_t t = 0; t < n_tables; t++)
         for (size_t i = 0; i < tables[t]->n; i++)
             set_default(&tables[t]->fields[i], params);
-    void *iter = NULL;
-    struct tr_json v;
-    while (tr_json_next(root, &iter, &v)) {
-        const struct srv_field *f = find(tables, n_tables, v.key, v.key_bytes);
-        if (!f && strict)
-            return tr_json_fail(&v, err, "unknown field");
-        r = f ? take(f, &v, params, err) : 0;
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    if (defaults)
+        r = take_all(tables, n_tables, defaults, false, params, err);
+    return r < 0 ? r : take_all(tables, n_tables, root, strict, params, err);
 }
 
-static void add_schema(struct tr_buf *out, const struct srv_field *f, int max_id)
+/* The default of a number: the server's own, where it has one. */
+static double default_of(const struct srv_field *f, const struct tr_json *defaults)
+{
+    double x = f->type == SRV_FIELD_INT ? (double)f->int_default : f->number_default;
+    struct tr_json v = defaults ? tr_json_get(defaults, f->name) : (struct tr_json){0};
+    if (tr_json_given(&v) && tr_json_as_double(&v, -HUGE_VAL, HUGE_VAL, &x, NULL) < 0)
+        return 0.0; /* never: the rows have taken them before */
+    return x;
+}
+
+static void add_schema(struct tr_buf *out, const struct srv_field *f,
+                       const struct tr_json *defaults, int max_id)
 {
     switch (f->type) {
     case SRV_FIELD_BOOL:
@@ -126,12 +147,12 @@ static void add_schema(struct tr_buf *out, const struct srv_field *f, int max_id
         tr_buf_addf(out, "{\"type\":[\"integer\",\"null\"],\"minimum\":%lld,\"maximum\":%lld",
                     (long long)f->int_min, (long long)f->int_max);
         if (!f->no_default)
-            tr_buf_addf(out, ",\"default\":%lld", (long long)f->int_default);
+            tr_buf_addf(out, ",\"default\":%lld", (long long)default_of(f, defaults));
         break;
     case SRV_FIELD_NUMBER:
         tr_buf_addf(out, "{\"type\":[\"number\",\"null\"],\"%s\":%g,\"maximum\":%g,\"default\":%g",
                     f->above_min ? "exclusiveMinimum" : "minimum", f->min, f->max,
-                    f->number_default);
+                    default_of(f, defaults));
         break;
     case SRV_FIELD_VALUE:
         tr_buf_addc(out, '{');
@@ -154,7 +175,7 @@ static void add_schema(struct tr_buf *out, const struct srv_field *f, int max_id
 }
 
 void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables, size_t n_tables,
-                       int max_id)
+                       const struct tr_json *defaults, int max_id)
 {
     const char *sep = "";
     for (size_t t = 0; t < n_tables; t++)
@@ -163,7 +184,7 @@ void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables
             if (find(tables, t, f->name, strlen(f->name)))
                 continue;
             tr_buf_addf(out, "%s\"%s\":", sep, f->name);
-            add_schema(out, f, max_id);
+            add_schema(out, f, defaults, max_id);
             sep = ",";
         }
 }

@@ -77,15 +77,16 @@ struct srv_table {
 
 /* A name that stands in several tables means its row in the first of them. */
 
-/* Sets every field of *params to its default, then to what the object has. `root` outlives the
- * VALUE fields, which point into it. strict: unknown names are errors. TR_EINVAL with the field in
- * err->param. */
+/* Sets every field of *params to its default, then to what `defaults` has (an object of fields; NULL:
+ * none), then to what the object has. `root` outlives the VALUE fields, which point into it.
+ * strict: unknown names are errors. TR_EINVAL with the field in err->param. */
 TR_NODISCARD int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
-                                 const struct tr_json *root, bool strict, void *params,
-                                 struct tr_err *err);
+                                 const struct tr_json *root, const struct tr_json *defaults,
+                                 bool strict, void *params, struct tr_err *err);
 
-/* Appends "name":schema pairs of all tables, comma-separated. max_id: the largest token id. */
+/* Appends "name":schema pairs of all tables, comma-separated. defaults as above. max_id: the
+ * largest token id. */
 void srv_fields_schema(struct tr_buf *out, const struct srv_table *const *tables, size_t n_tables,
-                       int max_id);
+                       const struct tr_json *defaults, int max_id);
 
 #endif

@@ -27,8 +27,9 @@ int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
     if (r < 0)
         return r;
     struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(c->api->tables, c->api->n_tables, &root, c->context.strict, &c->params,
-                        &c->err);
+    struct tr_json defaults = tr_json_root(c->context.defaults, NULL);
+    r = srv_fields_take(c->api->tables, c->api->n_tables, &root, &defaults, c->context.strict,
+                        &c->params, &c->err);
     if (r == 0 && c->params.max_tokens < 0 && c->params.max_completion_tokens < 0)
         c->params.max_tokens = c->api->default_max_tokens;
     if (r == 0)

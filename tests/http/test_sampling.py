@@ -115,3 +115,40 @@ def test_seeds(four):
         assert list(pool.map(lambda a: four.complete(**a)["choices"], asked)) == alone
     assert len({str(a) for a in alone}) > 10
     assert len({four.complete(prompt="\n", max_tokens=1, temperature=1)["choices"][0]["text"] for _ in range(40)}) >= 2
+
+
+# ---- what holds where a request is silent ----
+
+
+def capability(d, name):
+    return d.get("/v1/capabilities").json()["endpoints"]["/v1/completions"]["properties"][name]["default"]
+
+
+def test_the_checkpoints_recommendation_is_the_default(demo, daemon):
+    """generation_config.json of the demo says temperature 0.7 and top_p 0.95."""
+    def ask(d, **body):
+        return d.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 24, "seed": 7, **body}).json()["choices"][0]["text"]
+
+    assert ask(demo) == ask(demo, temperature=0.7, top_p=0.95) == ask(demo, temperature=None)
+    assert ask(demo) != ask(demo, temperature=1, top_p=1)
+    assert (capability(demo, "temperature"), capability(demo, "top_p"), capability(demo, "top_k")) == (0.7, 0.95, 0)
+
+    none = daemon(generation_defaults="none")
+    assert ask(none) == ask(demo, temperature=1, top_p=1) and capability(none, "temperature") == 1
+    own = daemon(generation_defaults="temperature=0.15,top_k=50,repetition_penalty=1.2")
+    assert ask(own) == ask(demo, temperature=0.15, top_p=1, top_k=50, repetition_penalty=1.2)
+    assert ask(own, temperature=1, top_k=0, repetition_penalty=1) == ask(none)
+    assert capability(own, "top_k") == 50
+    fingerprints = {d.complete(prompt="a", max_tokens=1)["system_fingerprint"] for d in (demo, none, own)}
+    assert len(fingerprints) == 3, "equal fingerprints promise equal answers"
+
+
+def test_messages_and_responses_have_the_same_defaults(demo):
+    r = demo.post("/v1/responses", {"input": "u", "max_output_tokens": 1}).json()
+    assert (r["temperature"], r["top_p"]) == (0.7, 0.95)
+
+
+def test_defaults_that_cannot_hold(daemon):
+    for text, word in (("temperature=3", "temperature"), ("temp=1", "expected"), ("top_k", "expected"), ("top_p=x", "JSON")):
+        p = harness.run("serve", "--generation-defaults", text)
+        assert p.returncode == 2 and word in p.stderr, p.stderr

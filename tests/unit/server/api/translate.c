@@ -45,7 +45,9 @@ static void test_an_assistants_turn_is_one_message(void **state)
     srv_translate_said(&t, json_string("d")); /* behind a call: another message */
     srv_translate_result(&t, &id, json_string("r"));
     srv_translate_call(&t, &id, &name, &arguments);
-    assert_false(t.oom);
+    struct srv_dialog d = {0};
+    assert_int_equal(srv_translation_use(&t, &d, NULL), 0);
+    assert_ptr_equal(d.messages.node, t.messages);
     assert_json(
         t.messages,
         "[{\"role\":\"user\",\"content\":\"u\"},"

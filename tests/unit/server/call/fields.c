@@ -37,7 +37,7 @@ static int take(const char *text, bool strict, struct params *p, char param[96])
     struct tr_err err = {0};
     assert_int_equal(tr_json_parse(&doc, text, strlen(text), &err), 0);
     struct tr_json root = tr_json_root(doc, NULL);
-    int r = srv_fields_take(tables, 1, &root, strict, p, &err);
+    int r = srv_fields_take(tables, 1, &root, NULL, strict, p, &err);
     strcpy(param, err.param);
     p->value = (struct tr_json){.index = tr_json_given(&p->value)};
     tr_json_free(doc);
@@ -138,7 +138,7 @@ static void test_schema(void **state)
     int64_t n;
     double x;
     tr_buf_addc(&out, '{');
-    srv_fields_schema(&out, tables, 1, 77);
+    srv_fields_schema(&out, tables, 1, NULL, 77);
     tr_buf_addc(&out, '}');
     assert_int_equal(tr_json_parse(&doc, out.data, out.len, &err), 0);
     struct tr_json root = tr_json_root(doc, NULL), f;

@@ -213,6 +213,7 @@ int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *optio
     }
     e->options = *options;
     e->info = (struct tr_engine_info){.name = "mock",
+                                      .sampling = {NAN, NAN, NAN, NAN, -1},
                                       .fingerprint = "0123456789abcdef0123456789abcdef",
                                       .isa = "none",
                                       .blas = "none",

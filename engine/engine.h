@@ -74,7 +74,9 @@ struct tr_engine_info {
     const char *isa;     /* level in use: "avx2", ... */
     const char *blas;    /* OpenBLAS core type in use */
     const char *weights; /* e.g. "bf16", "q4_0", "q4_K+q6_K" */
-    /* lines separated by \n about tensors and keys that are not used; "" = none */
+    /* lines separated by \n: how matrices are stored, what they are kept as, at what loss */
+    const char *formats;
+    /* lines about tensors and keys that are not used; "" = none */
     const char *warnings;
     int threads;
     int context_length;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/checkpoint/quant_rows.h"
+
 enum name {
     EMBED,
     FINAL_NORM,
@@ -32,7 +34,8 @@ enum name {
     SHARED_GATE,
     SHARED_UP,
     SHARED_DOWN,
-    EXPERTS_GATE_UP,
+    FUSED_GATE_UP,
+    FUSED_DOWN,
     EXPERTS_GATE,
     EXPERTS_UP,
     EXPERTS_DOWN
@@ -67,10 +70,15 @@ static const char *const names[][2] = {
                    "blk.%d.ffn_up_shexp.weight"},
     [SHARED_DOWN] = {"model.layers.%d.mlp.shared_experts.down_proj.weight",
                      "blk.%d.ffn_down_shexp.weight"},
-    [EXPERTS_GATE_UP] = {"model.layers.%d.mlp.experts.gate_up_proj", NULL},
-    [EXPERTS_GATE] = {NULL, "blk.%d.ffn_gate_exps.weight"},
-    [EXPERTS_UP] = {NULL, "blk.%d.ffn_up_exps.weight"},
-    [EXPERTS_DOWN] = {"model.layers.%d.mlp.experts.down_proj", "blk.%d.ffn_down_exps.weight"},
+    /* transformers 5 */
+    [FUSED_GATE_UP] = {"model.layers.%d.mlp.experts.gate_up_proj", NULL},
+    [FUSED_DOWN] = {"model.layers.%d.mlp.experts.down_proj", NULL},
+    /* MLX */
+    [EXPERTS_GATE] = {"model.layers.%d.mlp.experts.gate_proj.weight",
+                      "blk.%d.ffn_gate_exps.weight"},
+    [EXPERTS_UP] = {"model.layers.%d.mlp.experts.up_proj.weight", "blk.%d.ffn_up_exps.weight"},
+    [EXPERTS_DOWN] = {"model.layers.%d.mlp.experts.down_proj.weight",
+                      "blk.%d.ffn_down_exps.weight"},
 };
 
 struct binder {
@@ -108,6 +116,8 @@ static bool type_fits(const struct tr_tensor *t, enum tr_slot_kind kind)
 {
     bool scalar = t->type == TR_W_F32 || t->type == TR_W_F16 || t->type == TR_W_BF16;
     bool large = kind == TR_SLOT_MATRIX || kind == TR_SLOT_EMBED;
+    if (t->quant)
+        return large || kind == TR_SLOT_ROUTER;
     return scalar || (large && t->type != TR_W_COUNT);
 }
 
@@ -201,7 +211,9 @@ static void add(struct binder *b, struct tr_tensor *t, enum tr_slot_kind kind, u
     if (!t || b->result)
         return;
     struct tr_slot slot = {.kind = kind, .tensor = t, .n = n, .k = k, .owner = owner};
-    slot.offset = t->offset + first * tr_file_row_bytes(t->type, k);
+    slot.first = first;
+    slot.offset = t->offset + first * (t->quant ? tr_quant_rows_bytes(t->quant, 1)
+                                                : tr_file_row_bytes(t->type, k));
     b->result = tr_load_plan_add(b->plan, &slot, b->err);
 }
 
@@ -266,19 +278,18 @@ static void separate_experts(struct binder *b, const struct tr_model_config *c, 
     }
 }
 
-/* All experts of a layer in one tensor: GGUF's three, or the fused two of transformers 5, whose
- * first has an expert's gate rows and then its up rows. */
+/* All experts of a layer in one tensor: GGUF's and MLX's three, or the fused two of transformers 5,
+ * whose first has an expert's gate rows and then its up rows. */
 static void stacked_experts(struct binder *b, const struct tr_model_config *c, struct tr_mlp *x)
 {
     int d = c->hidden_size, m = c->expert_width;
-    bool fused = b->kind == TR_CHECKPOINT_FOLDER;
+    bool fused = has(b, FUSED_GATE_UP);
     uint64_t n = (uint64_t)c->n_experts;
     uint64_t per = fused ? 2 * (uint64_t)m : (uint64_t)m; /* rows of an expert in the tensor */
     uint64_t wide[] = {n, per, (uint64_t)d}, tall[] = {n, (uint64_t)d, (uint64_t)m};
-    struct tr_tensor *gate =
-        take(b, fused ? EXPERTS_GATE_UP : EXPERTS_GATE, TR_SLOT_MATRIX, wide, 3);
+    struct tr_tensor *gate = take(b, fused ? FUSED_GATE_UP : EXPERTS_GATE, TR_SLOT_MATRIX, wide, 3);
     struct tr_tensor *up = fused ? gate : take(b, EXPERTS_UP, TR_SLOT_MATRIX, wide, 3);
-    struct tr_tensor *down = take(b, EXPERTS_DOWN, TR_SLOT_MATRIX, tall, 3);
+    struct tr_tensor *down = take(b, fused ? FUSED_DOWN : EXPERTS_DOWN, TR_SLOT_MATRIX, tall, 3);
     for (uint64_t e = 0; e < n; e++) {
         rows(b, gate, e * per, m, d, &x[e].gate);
         rows(b, up, e * per + (fused ? (uint64_t)m : 0), m, d, &x[e].up);
@@ -301,7 +312,7 @@ static void moe(struct binder *b, const struct tr_model_config *c, struct tr_lay
     l->experts = calloc((size_t)c->n_experts, sizeof *l->experts);
     if (!l->experts)
         b->result = tr_err_set(b->err, TR_ENOMEM, NULL, "out of memory");
-    else if (b->kind == TR_CHECKPOINT_GGUF || has(b, EXPERTS_GATE_UP))
+    else if (b->kind == TR_CHECKPOINT_GGUF || has(b, FUSED_GATE_UP) || has(b, EXPERTS_GATE))
         stacked_experts(b, c, l->experts);
     else
         separate_experts(b, c, l->experts);
@@ -358,7 +369,8 @@ void tr_bind_unused(struct tr_source *s)
     struct tr_names unused = {0};
     char rest[32];
     for (size_t i = 0; i < s->n_tensors; i++)
-        if (!s->tensors[i].used && !strstr(s->tensors[i].name, "rotary_emb.inv_freq"))
+        if (!s->tensors[i].used && !s->tensors[i].part &&
+            !strstr(s->tensors[i].name, "rotary_emb.inv_freq"))
             tr_names_add(&unused, s->tensors[i].name);
     if (unused.n)
         tr_source_warn(s, "%zu tensors are not used: %s%s", unused.n, unused.text,

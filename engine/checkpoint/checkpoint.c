@@ -4,35 +4,56 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "config/json.h"
 #include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/quant.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/text/tokenizer.h"
 
 enum { MAX_CONFIG = 4 << 20 }; /* bytes of config.json */
 
-static int read_config(struct tr_checkpoint *c, struct tr_err *err)
+/* A JSON file of the folder; *ret stays NULL if it is not there and need not be. */
+static int read_json(const struct tr_checkpoint *c, const char *name, bool optional,
+                     struct json_t **ret, struct tr_err *err)
 {
     struct tr_buf path = {0};
-    char *text = NULL;
-    size_t n = 0;
-    tr_buf_addf(&path, "%s/config.json", c->path);
-    int r = path.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
-                     : tr_file_slurp(path.data, MAX_CONFIG, &text, &n, err);
+    tr_buf_addf(&path, "%s/%s", c->path, name);
+    int r = 0;
+    if (path.oom)
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    else if (!optional || access(path.data, F_OK) == 0)
+        r = tr_json_read(ret, path.data, MAX_CONFIG, err);
     tr_buf_done(&path);
-    if (!r)
-        r = tr_model_config_parse(&c->config, text, n, "config.json", err);
-    free(text);
     return r;
 }
 
 static int open_folder(struct tr_checkpoint *c, struct tr_err *err)
 {
+    static const char config_name[] = "config.json", modelopt_name[] = "hf_quant_config.json";
+    struct json_t *config = NULL, *modelopt = NULL;
+    struct tr_json root, modelopt_root;
+    struct tr_quant_config quant;
     c->kind = TR_CHECKPOINT_FOLDER;
-    int r = read_config(c, err);
+    int r = read_json(c, config_name, false, &config, err);
+    root = tr_json_root(config, config_name);
+    if (!r)
+        r = tr_model_config_read(&c->config, &root, config_name, err);
+    if (!r)
+        r = read_json(c, modelopt_name, true, &modelopt, err);
+    modelopt_root = tr_json_root(modelopt, modelopt_name);
+    if (!r)
+        r = tr_quant_config_read(&quant, &root, &modelopt_root, err);
     if (!r)
         r = tr_generation_read(&c->generation, c->path, err);
-    return r ? r : tr_safetensors_open(&c->source, c->path, err);
+    if (!r)
+        r = tr_safetensors_open(&c->source, c->path, err);
+    if (!r)
+        r = tr_quant_find(&c->source, &quant, err);
+    tr_json_free(modelopt);
+    tr_json_free(config);
+    return r;
 }
 
 static int open_gguf(struct tr_checkpoint *c, struct tr_err *err)

@@ -227,9 +227,6 @@ static int refuse_others(const struct tr_json *root, struct tr_err *err)
         return r;
     if (strcmp(type, "afmoe") != 0)
         return tr_json_fail(&v, err, "only \"afmoe\" (Trinity) is supported");
-    v = tr_json_get(root, "quantization_config");
-    if (tr_json_given(&v))
-        return tr_json_fail(&v, err, "quantised safetensors are not supported; use GGUF");
     r = check_architecture(root, err);
     if (!r)
         r = only(root, "hidden_act", "silu", err);
@@ -272,9 +269,10 @@ static int read_id(const struct tr_json *root, const char *key, int vocab, int *
     return r;
 }
 
-static int read_config(const struct tr_json *root, struct tr_model_config *c, const char *name,
-                       struct tr_err *err)
+int tr_model_config_read(struct tr_model_config *ret, const struct tr_json *root, const char *name,
+                         struct tr_err *err)
 {
+    struct tr_model_config all = {0}, *c = &all;
     int r = tr_json_expect(root, TR_JSON_OBJECT, err);
     if (!r)
         r = refuse_others(root, err);
@@ -294,6 +292,8 @@ static int read_config(const struct tr_json *root, struct tr_model_config *c, co
         r = read_id(root, "pad_token_id", c->vocab_size, &c->pad_id, err);
     if (!r)
         r = tr_fields_check(c, TR_KEYS_JSON, name, err);
+    if (!r)
+        *ret = all;
     return r;
 }
 
@@ -306,10 +306,7 @@ int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t 
     if (r)
         return tr_err_set(err, r == TR_ENOMEM ? r : TR_EFORMAT, NULL, "%s: %s", name, inner.msg);
     struct tr_json root = tr_json_root(doc, name);
-    struct tr_model_config c = {0};
-    r = read_config(&root, &c, name, err);
-    if (!r)
-        *ret = c;
+    r = tr_model_config_read(ret, &root, name, err);
     tr_json_free(doc);
     return r;
 }

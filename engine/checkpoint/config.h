@@ -52,7 +52,12 @@ struct tr_model_config {
     int kind_index[TR_MAX_LAYERS]; /* layer i is the kind_index[i]-th of its kind */
 };
 
-/* Parses config.json (text, n bytes); `name` is used in messages. */
+struct tr_json;
+
+/* Reads config.json; `name` is used in messages. */
+TR_NODISCARD int tr_model_config_read(struct tr_model_config *ret, const struct tr_json *root,
+                                      const char *name, struct tr_err *err);
+/* The same of its text, n bytes; `name` is used in messages. */
 TR_NODISCARD int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t n,
                                        const char *name, struct tr_err *err);
 

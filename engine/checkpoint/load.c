@@ -15,12 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/checkpoint/quant_rows.h"
+
 enum { PANEL = 16 }; /* rows that are packed together */
 
 struct chunk {
-    const struct tr_slot *slot;
+    struct tr_slot *slot;
     int row, rows;
-    struct tr_hash hash; /* of the rows as they are in the file */
+    struct tr_hash hash;  /* of the rows as they are in the file */
+    double lost, present; /* of its first row, see struct tr_slot */
 };
 
 struct loader {
@@ -44,7 +47,8 @@ struct loader {
 struct scratch {
     uint8_t *file;      /* [max_file] rows as read */
     uint8_t *converted; /* [max_memory] rows in the file format of the kept type */
-    float *row;         /* [max_k] */
+    float *row, *back;  /* [max_k] */
+    struct tr_quant_rows quant;
 };
 
 static bool packs(const struct tr_slot *slot)
@@ -52,23 +56,63 @@ static bool packs(const struct tr_slot *slot)
     return slot->kind == TR_SLOT_MATRIX && slot->type != TR_W_F32;
 }
 
-/* Rows to the file format of the kept type. */
-static int convert(const struct tr_slot *slot, int rows, const uint8_t *from, float *row,
-                   uint8_t *to, struct tr_err *err)
+/* What became of a row: `row` is what it was, `kept` what it is. */
+static void measure(struct chunk *c, const float *row, const uint8_t *kept, float *back)
 {
+    const struct tr_slot *slot = c->slot;
+    tr_dequantize_row(slot->type, kept, slot->k, back);
+    float factor = slot->type == TR_W_NVFP4 ? slot->factor : 1.0F;
+    for (int j = 0; j < slot->k; j++) {
+        double d = (double)row[j] - (double)back[j] * (double)factor;
+        c->lost += d * d;
+        c->present += (double)row[j] * (double)row[j];
+    }
+}
+
+/* Rows to the file format of the kept type. */
+static int convert(struct chunk *c, const uint8_t *from, const struct scratch *sc, uint8_t *to,
+                   struct tr_err *err)
+{
+    const struct tr_slot *slot = c->slot;
     size_t in = tr_file_row_bytes(slot->tensor->type, slot->k);
     size_t out = tr_file_row_bytes(slot->type, slot->k);
-    for (int i = 0; i < rows; i++) {
-        tr_dequantize_row(slot->tensor->type, from + (size_t)i * in, slot->k, row);
+    for (int i = 0; i < c->rows; i++, from += in, to += out) {
+        tr_dequantize_row(slot->tensor->type, from, slot->k, sc->row);
         for (int j = 0; j < slot->k && slot->tensor->scale; j++)
-            row[j] *= slot->factor;
+            sc->row[j] *= slot->factor;
         if (slot->type == TR_W_F32)
-            memcpy(to + (size_t)i * out, row, out);
-        else if (tr_quantize_row(slot->type, row, slot->k, to + (size_t)i * out))
+            memcpy(to, sc->row, out);
+        else if (tr_quantize_row(slot->type, sc->row, slot->k, to))
             return tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "%s: can't be made %s",
                               slot->tensor->name, tr_wtype_name(slot->type));
+        if (i == 0)
+            measure(c, sc->row, to, sc->back);
     }
     return 0;
+}
+
+/* Rows of a quantised matrix to the file format of the kept type: codes are taken over where that
+ * holds them, else through floats. */
+static int convert_quant(struct chunk *c, struct scratch *sc, uint8_t *to, struct tr_err *err)
+{
+    const struct tr_slot *slot = c->slot;
+    bool over = tr_quant_holds(slot->tensor->quant, slot->type);
+    size_t out = tr_file_row_bytes(slot->type, slot->k);
+    int r = 0;
+    for (int i = 0; i < c->rows && !r; i++, to += out) {
+        if (!over || i == 0)
+            r = tr_quant_rows_floats(&sc->quant, i, sc->row, err);
+        if (!r && over)
+            r = tr_quant_rows_blocks(&sc->quant, i, slot->type, to, err);
+        else if (!r && slot->type == TR_W_F32)
+            memcpy(to, sc->row, out);
+        else if (!r && tr_quantize_row(slot->type, sc->row, slot->k, to))
+            r = tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "can't be made %s",
+                           tr_wtype_name(slot->type));
+        if (!r && i == 0)
+            measure(c, sc->row, to, sc->back);
+    }
+    return r;
 }
 
 /* A norm, router or bias that is not finite spoils every answer, or silently the choice of experts.
@@ -89,9 +133,35 @@ static int check_finite(const struct loader *l, const struct chunk *c, const uin
     return 0;
 }
 
-static int load_chunk(const struct loader *l, struct chunk *c, const struct scratch *sc,
+static int load_quant(const struct loader *l, struct chunk *c, struct scratch *sc,
                       struct tr_err *err)
 {
+    const struct tr_slot *slot = c->slot;
+    const struct tr_tensor *t = slot->tensor;
+    uint8_t *place = l->arena + slot->at;
+    uint8_t *to = packs(slot) ? sc->converted
+                              : place + (uint64_t)c->row * tr_file_row_bytes(slot->type, slot->k);
+    struct tr_err inner;
+    int r = tr_quant_rows_read(&sc->quant, l->source, t, slot->first + (uint64_t)c->row, c->rows,
+                               &c->hash, err);
+    if (r)
+        return r;
+    r = convert_quant(c, sc, to, &inner);
+    if (r)
+        return tr_err_set(err, r, t->name, "%s: %s: %s", l->source->files[t->file].name, t->name,
+                          inner.msg);
+    if (packs(slot))
+        tr_pack_rows(slot->type, to, c->row, c->rows, slot->n, slot->k, place);
+    if (packs(slot) && slot->type == TR_W_NVFP4)
+        tr_pack_factor(slot->factor, c->row, c->rows, slot->k, place);
+    return 0;
+}
+
+static int load_chunk(const struct loader *l, struct chunk *c, struct scratch *sc,
+                      struct tr_err *err)
+{
+    if (c->slot->tensor->quant)
+        return load_quant(l, c, sc, err);
     const struct tr_slot *slot = c->slot;
     const struct tr_file *f = &l->source->files[slot->tensor->file];
     uint64_t bytes = tr_slot_file_bytes(slot, c->rows);
@@ -107,7 +177,7 @@ static int load_chunk(const struct loader *l, struct chunk *c, const struct scra
         return 0;
     if (!same) {
         uint8_t *to = packs(slot) ? sc->converted : raw;
-        r = convert(slot, c->rows, src, sc->row, to, err);
+        r = convert(c, src, sc, to, err);
         src = to;
     }
     if (!r && (slot->kind == TR_SLOT_VECTOR || slot->kind == TR_SLOT_ROUTER))
@@ -140,7 +210,7 @@ static void announce(const struct loader *l, const struct chunk *c)
                         (off_t)tr_slot_file_bytes(slot, c->rows), POSIX_FADV_WILLNEED);
 }
 
-static void load_chunks(struct loader *l, const struct scratch *sc, int tid, int n_threads)
+static void load_chunks(struct loader *l, struct scratch *sc, int tid, int n_threads)
 {
     while (!atomic_load(&l->failed)) {
         size_t i = atomic_fetch_add(&l->next, 1);
@@ -164,14 +234,17 @@ static void work(void *arg, int tid, int n_threads)
     struct loader *l = arg;
     struct scratch sc = {.file = malloc(l->max_file),
                          .converted = malloc(l->max_memory),
-                         .row = malloc((size_t)l->max_k * sizeof *sc.row)};
-    if (sc.file && sc.converted && sc.row) {
+                         .row = malloc((size_t)l->max_k * sizeof *sc.row),
+                         .back = malloc((size_t)l->max_k * sizeof *sc.back)};
+    if (sc.file && sc.converted && sc.row && sc.back) {
         load_chunks(l, &sc, tid, n_threads);
     } else {
         struct tr_err err;
         tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
         fail(l, &err);
     }
+    tr_quant_rows_done(&sc.quant);
+    free(sc.back);
     free(sc.row);
     free(sc.converted);
     free(sc.file);
@@ -195,7 +268,7 @@ static int by_place(const void *a, const void *b, void *chunks)
     return (p > q) - (p < q);
 }
 
-static int cut(struct loader *l, const struct tr_load_plan *plan, struct tr_err *err)
+static int cut(struct loader *l, struct tr_load_plan *plan, struct tr_err *err)
 {
     for (size_t i = 0; i < plan->n; i++)
         l->n += TR_CEIL_DIV((size_t)plan->slots[i].n, (size_t)rows_per_chunk(&plan->slots[i]));
@@ -205,14 +278,15 @@ static int cut(struct loader *l, const struct tr_load_plan *plan, struct tr_err 
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     size_t n = 0;
     for (size_t i = 0; i < plan->n; i++) {
-        const struct tr_slot *slot = &plan->slots[i];
+        struct tr_slot *slot = &plan->slots[i];
         int rows = rows_per_chunk(slot);
         uint64_t converted = (uint64_t)rows * tr_file_row_bytes(slot->type, slot->k);
         l->max_file = TR_MAX(l->max_file, tr_slot_file_bytes(slot, rows));
         l->max_memory = TR_MAX(l->max_memory, converted);
         l->max_k = TR_MAX(l->max_k, slot->k);
         for (int row = 0; row < slot->n; row += rows, n++) {
-            l->chunks[n] = (struct chunk){slot, row, TR_MIN(rows, slot->n - row), {0}};
+            l->chunks[n] =
+                (struct chunk){.slot = slot, .row = row, .rows = TR_MIN(rows, slot->n - row)};
             l->order[n] = n;
         }
     }
@@ -221,7 +295,7 @@ static int cut(struct loader *l, const struct tr_load_plan *plan, struct tr_err 
     return 0;
 }
 
-int tr_load(const struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
+int tr_load(struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
             const struct tr_weights_options *options, struct tr_hash *ret_values,
             struct tr_err *err)
 {
@@ -243,8 +317,11 @@ int tr_load(const struct tr_load_plan *plan, const struct tr_source *s, uint8_t 
     }
     if (!r) {
         struct tr_hash values = {0};
-        for (size_t i = 0; i < l.n; i++)
+        for (size_t i = 0; i < l.n; i++) {
+            l.chunks[i].slot->lost += l.chunks[i].lost;
+            l.chunks[i].slot->present += l.chunks[i].present;
             values = tr_hash_link(values, &l.chunks[i].hash, sizeof l.chunks[i].hash);
+        }
         *ret_values = values;
         if (options->progress)
             options->progress(options->progress_arg, l.total, l.total);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/checkpoint/fields.h"
+#include "engine/checkpoint/quant_rows.h"
 
 enum { ALIGN = 64 };
 
@@ -49,6 +50,8 @@ int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot, stru
 
 uint64_t tr_slot_file_bytes(const struct tr_slot *slot, int rows)
 {
+    if (slot->tensor->quant)
+        return tr_quant_rows_bytes(slot->tensor->quant, rows);
     return (uint64_t)rows * tr_file_row_bytes(slot->tensor->type, slot->k);
 }
 
@@ -94,15 +97,27 @@ static enum tr_wtype matrix_type(const struct tr_tensor *t, enum tr_weights_choi
         return TR_W_Q4_0;
     case TR_WEIGHTS_AUTO:
     default:
-        return t->type;
+        return t->quant ? t->quant->kept : t->type;
     }
+}
+
+/* Rows of the embedding are looked up one by one: kept as they are, where a file format holds them
+ * without a factor. */
+static enum tr_wtype embed_type(const struct tr_tensor *t, enum tr_weights_choice choice)
+{
+    const struct tr_quant *q = t->quant;
+    if (!q)
+        return t->type;
+    if (q->kept != TR_W_NVFP4 && tr_quant_holds(q, q->kept))
+        return q->kept;
+    return choice == TR_WEIGHTS_F32 ? TR_W_F32 : TR_W_BF16;
 }
 
 /* The scale of the slot's part of its tensor. */
 static int read_factor(struct tr_slot *slot, const struct tr_source *s, struct tr_err *err)
 {
     const struct tr_tensor *t = slot->tensor;
-    slot->factor = 1.0F;
+    slot->factor = !t->quant ? 1.0F : t->quant->over ? 1.0F / t->quant->factor : t->quant->factor;
     if (!t->scale)
         return 0;
     uint64_t part = t->bytes / (t->n_dims == 3 ? t->dims[0] : 1);
@@ -120,7 +135,7 @@ static bool fits_in_place(const struct tr_slot *slot, struct tr_source *s)
 {
     uint64_t align = slot->type == TR_W_F32 ? sizeof(float) : sizeof(uint16_t);
     bool as_it_is =
-        slot->kind == TR_SLOT_EMBED ||
+        (slot->kind == TR_SLOT_EMBED && !slot->tensor->quant) ||
         (slot->kind == TR_SLOT_MATRIX && slot->type == TR_W_F32 && slot->tensor->type == TR_W_F32);
     return as_it_is && slot->offset % align == 0 && tr_file_map(&s->files[slot->tensor->file]);
 }
@@ -142,14 +157,16 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
         slot->bytes = (uint64_t)slot->k * sizeof(float);
         break;
     case TR_SLOT_ROUTER:
-        if (slot->tensor->type != TR_W_BF16 && (r = is_bf16(slot, s, &exact, err)))
+        if (slot->tensor->quant)
+            exact = false;
+        else if (slot->tensor->type != TR_W_BF16 && (r = is_bf16(slot, s, &exact, err)))
             return r;
         slot->type = exact ? TR_W_BF16 : TR_W_F32;
         slot->bytes = (uint64_t)slot->n * tr_file_row_bytes(slot->type, slot->k);
         break;
     case TR_SLOT_EMBED:
-        slot->type = slot->tensor->type;
-        slot->bytes = tr_slot_file_bytes(slot, slot->n);
+        slot->type = embed_type(slot->tensor, choice);
+        slot->bytes = (uint64_t)slot->n * tr_file_row_bytes(slot->type, slot->k);
         break;
     }
     if (!slot->bytes)
@@ -229,5 +246,52 @@ void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_mode
             tr_buf_addf(b, " x %a", (double)slot->factor);
         if (layout)
             tr_buf_addf(b, " %d %llu", slot->in_place, (unsigned long long)slot->at);
+    }
+}
+
+/* ---- what people are told ---- */
+
+struct format {
+    const char *stored;
+    enum tr_wtype kept;
+    size_t matrices;
+    double lost, present;
+    bool same; /* nothing is converted */
+};
+
+static struct format *find_format(struct format *all, size_t *n, const struct tr_slot *slot)
+{
+    const char *stored = slot->tensor->type_name;
+    size_t i = 0;
+    while (i < *n && !(all[i].kept == slot->type && strcmp(all[i].stored, stored) == 0))
+        i++;
+    if (i == *n)
+        all[(*n)++] = (struct format){
+            .stored = stored, .kept = slot->type, .same = slot->tensor->type == slot->type};
+    return &all[i];
+}
+
+void tr_load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b)
+{
+    struct format all[64];
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n && n < TR_ARRAY_LEN(all); i++) {
+        const struct tr_slot *slot = &plan->slots[i];
+        if (slot->kind != TR_SLOT_MATRIX && slot->kind != TR_SLOT_EMBED)
+            continue;
+        struct format *f = find_format(all, &n, slot);
+        f->matrices++;
+        f->lost += slot->lost;
+        f->present += slot->present;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct format *f = &all[i];
+        tr_buf_addf(b, "%s%s, kept as %s, %zu %s", i ? "\n" : "", f->stored, tr_wtype_name(f->kept),
+                    f->matrices, f->matrices == 1 ? "matrix" : "matrices");
+        double lost = f->present > 0 ? sqrt(f->lost / f->present) : 0;
+        if (f->same || (f->present > 0 && lost < 1e-6)) /* as a float */
+            tr_buf_adds(b, ", exact");
+        else if (f->present > 0)
+            tr_buf_addf(b, ", rounded by %.1e", lost);
     }
 }

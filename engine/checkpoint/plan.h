@@ -32,6 +32,7 @@ struct tr_slot {
     enum tr_slot_kind kind;
     struct tr_tensor *tensor; /* borrowed from the source */
     uint64_t offset;          /* of its first row in the tensor's file */
+    uint64_t first;           /* that row's number in the tensor */
     int n, k;                 /* rows, columns; the rows follow each other in the file */
     enum tr_wtype type;       /* in memory */
     float factor;             /* that the rows are multiplied by: the tensor's scale, or 1 */
@@ -39,6 +40,8 @@ struct tr_slot {
     bool in_place;  /* used where the file is mapped; not in the arena */
     uint64_t bytes; /* in memory */
     uint64_t at;    /* offset in the arena; a multiple of 64 */
+    double lost;    /* after loading: sum of squares of what converting a sample of rows lost .. */
+    double present; /* .. and of what there was; 0: not measured */
 };
 
 struct tr_load_plan {
@@ -67,6 +70,11 @@ void tr_load_plan_point(const struct tr_load_plan *plan, const struct tr_source 
  * equal logits. With `layout` it says where they lie in the arena, too. */
 void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
                            bool layout, struct tr_buf *b);
+
+/* Appends a line for each pair of formats, stored and kept, of the matrices and the embedding, with
+ * what the conversion lost, as far as loading measured it: "int4, groups of 128, kept as q4_0, 96
+ * matrices, exact". */
+void tr_load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b);
 
 /* "f32", "q4_K", ... */
 const char *tr_wtype_name(enum tr_wtype type);

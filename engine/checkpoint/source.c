@@ -18,6 +18,8 @@ void tr_source_done(struct tr_source *s)
     free(s->files);
     for (size_t i = 0; i < s->n_tensors; i++)
         free(s->tensors[i].name);
+    for (size_t i = 0; i < s->n_tensors; i++)
+        free(s->tensors[i].quant);
     free(s->tensors);
     tr_buf_done(&s->warnings);
     *s = (struct tr_source){0};

@@ -26,9 +26,13 @@ struct tr_tensor {
     uint64_t offset;            /* of the first byte in the file */
     uint64_t bytes;
     bool used;                     /* some weight is read from it */
+    bool part;                     /* belongs to a quantised matrix, or to no weight at all */
+    struct tr_quant *quant;        /* owned; the matrix is kept in several parts (quant.h) */
     const struct tr_tensor *scale; /* F32: what its values are to be multiplied by, one number for
                                       each of the outermost of three dimensions; NULL: nothing */
 };
+
+struct tr_quant;
 
 struct tr_source {
     struct tr_file *files; /* [TR_MAX_FILES], n_files open */

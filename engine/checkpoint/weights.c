@@ -20,7 +20,8 @@
 struct tr_weights_store {
     struct tr_source source; /* its files may stay mapped */
     struct tr_arena arena;
-    struct tr_load_plan plan;        /* while loading */
+    struct tr_load_plan plan; /* while loading */
+    struct tr_buf formats;
     struct tr_packed_writer *writer; /* NULL: nothing is being written */
 };
 
@@ -36,6 +37,7 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
         tr_source_done(&w->store->source);
         tr_arena_done(&w->store->arena);
         tr_load_plan_done(&w->store->plan);
+        tr_buf_done(&w->store->formats);
     }
     free(w->store);
     free(w);
@@ -195,13 +197,15 @@ int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
     w->load_seconds = (double)(tr_clock_ns() - begun) * 1e-9;
     for (int i = 0; i < st->source.n_files; i++)
         tr_file_forget(&st->source.files[i]);
+    tr_load_plan_formats(&st->plan, &st->formats);
     tr_load_plan_done(&st->plan);
     tr_buf_adds(&st->source.warnings, "");
-    if (st->source.warnings.oom) {
+    if (st->source.warnings.oom || st->formats.oom) {
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         goto fail;
     }
     w->warnings = st->source.warnings.data;
+    w->formats = st->formats.data;
     tr_arena_promote(&st->arena);
     *ret = w;
     return 0;

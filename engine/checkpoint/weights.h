@@ -50,6 +50,7 @@ struct tr_weights {
     bool from_packed;        /* from the packed cache */
     uint8_t fingerprint[16]; /* XXH3-128 over config, names, types and bytes */
     char types[64];          /* "bf16", "q4_K+q6_K": types of the matrices, most bytes first */
+    char *formats;           /* \n-separated: what is stored how and kept as what, at what loss */
     char *warnings;          /* \n-separated: tensors and keys that are not used; "" = none */
     struct tr_weights_store *store; /* owns all memory above */
 };

@@ -121,6 +121,7 @@ static int describe(struct tr_engine *e, struct tr_err *err)
         .isa = e->kernels->name,
         .blas = tr_blas_core(),
         .weights = w->types,
+        .formats = w->formats,
         .warnings = e->warnings,
         .threads = tr_pool_threads(e->pool),
         .context_length = o->context_length ? o->context_length : c->context,

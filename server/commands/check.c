@@ -12,6 +12,15 @@
 #include "server/commands/commands.h"
 #include "server/load.h"
 
+static void print_lines(const char *name, const char *line)
+{
+    while (*line) {
+        int n = (int)strcspn(line, "\n");
+        printf("%-13s %.*s\n", name, n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
 static void describe(const struct tr_engine *e)
 {
     static const char *const kv_names[] = {
@@ -29,6 +38,7 @@ static void describe(const struct tr_engine *e)
            tr_tokenizer_eos(t), tr_engine_chat_template(e) ? "yes" : "no");
     printf("weights       %s: %s in files, %s in memory\n", i->weights,
            srv_bytes_text(a, i->file_bytes), srv_bytes_text(b, i->weight_bytes));
+    print_lines("stored as", i->formats);
     printf("buffers       %s for %d tokens a step, %d sequences\n",
            srv_bytes_text(a, i->buffer_bytes), i->max_batch_tokens, i->max_sequences);
     printf("cache         %s as %s, in pages of %d tokens\n", srv_bytes_text(a, i->kv_cache_bytes),
@@ -40,11 +50,7 @@ static void describe(const struct tr_engine *e)
            i->context_length);
     printf("machine       isa %s, OpenBLAS %s, %d threads\n", i->isa, i->blas, i->threads);
     printf("fingerprint   %s\n", i->fingerprint);
-    for (const char *line = i->warnings; *line;) {
-        int n = (int)strcspn(line, "\n");
-        printf("warning       %.*s\n", n, line);
-        line += n + (line[n] == '\n');
-    }
+    print_lines("warning", i->warnings);
 }
 
 /* Prompt logprobs as the engine delivers them. */

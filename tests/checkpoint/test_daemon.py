@@ -231,3 +231,12 @@ def test_mixed_types(mixed, daemon, name, threads):
         echo = len(prompt) > 1
         r = d.complete(prompt=prompt, max_tokens=8, logprobs=1, echo=echo, return_token_ids=True, ignore_eos=True)
         assert error(path, prompt, r["choices"][0], echo) < 0.02  # activations in BF16: 0.005
+
+
+def test_check_says_how_weights_are_kept():
+    p = harness.run("check", "--model", harness.GOLDEN / "formats" / "w4a16", "--kv-cache", "4MiB")
+    assert p.returncode == 0, p.stderr
+    lines = [line.removeprefix("stored as").strip() for line in p.stdout.splitlines() if line.startswith("stored as")]
+    assert "int4, groups of 128, kept as q4_0, 1 matrix, exact" in lines and len(lines) == 3
+    p = harness.run("check", "--model", harness.GOLDEN / "formats" / "fp8-tensor", "--kv-cache", "4MiB")
+    assert "FP8, kept as q8_0, 14 matrices, rounded by 5." in p.stdout

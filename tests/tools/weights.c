@@ -112,15 +112,22 @@ static void print_config(const struct tr_model_config *c)
     printf("\"");
 }
 
+static void print_lines(const char *name, const char *p)
+{
+    printf(", \"%s\": \"", name);
+    for (; *p; p++)
+        printf(*p == '\n' ? "\\n" : "%c", *p);
+    printf("\"");
+}
+
 static void print_facts(const struct tr_weights *w)
 {
     printf(", \"types\": \"%s\", \"n_params\": %llu, \"file_bytes\": %llu, \"memory_bytes\": %llu",
            w->types, (unsigned long long)w->n_params, (unsigned long long)w->file_bytes,
            (unsigned long long)w->memory_bytes);
-    printf(", \"warnings\": \"");
-    for (const char *p = w->warnings; *p; p++)
-        printf(*p == '\n' ? "\\n" : "%c", *p);
-    printf("\", \"fingerprint\": \"");
+    print_lines("warnings", w->warnings);
+    print_lines("formats", w->formats);
+    printf(", \"fingerprint\": \"");
     for (size_t i = 0; i < sizeof w->fingerprint; i++)
         printf("%02x", w->fingerprint[i]);
     printf("\"");

@@ -175,9 +175,9 @@ static void read_iq4_xs(const uint8_t *b, int s, struct tr_file_block *ret)
     read_nibbles(b + 8 + 16 * s, ret);
 }
 
-/* Trit j of byte q: the byte is the fraction q / 256 in base 3. The elements are trit 0 of the first
- * 32 bytes, trit 1 of these, .. trit 4; then likewise the five of the next 16 bytes and the four of
- * the last 4. */
+/* Trit j of byte q: the byte is the fraction q / 256 in base 3. The elements are trit 0 of the
+ * first 32 bytes, trit 1 of these, .. trit 4; then likewise the five of the next 16 bytes and the
+ * four of the last 4. */
 static void read_tq1_0(const uint8_t *b, int s, struct tr_file_block *ret)
 {
     static const uint8_t powers[] = {1, 3, 9, 27, 81};

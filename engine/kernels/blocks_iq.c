@@ -3,21 +3,21 @@
  * that are stored as one number. d is fp16; ls is the scale of a run of 32 or of 16; all words are
  * little-endian.
  *
- *   IQ2_XXS d, 8 x {u8 g[4], u32 s}          w = d/8 (2 ls + 1) +-v, v one of 8, 25, 43. Four sign
- *                                            indices of 7 bits in s from bit 0, ls in its top 4
- *   IQ2_XS  d, u16 g[32], u8 scales[8]       the same: 9 bits of g are the grid index, 7 the sign
- *                                            index; ls: nibbles, one every 16
- *   IQ2_S   d, u8 g[32], u8 signs[32],       the same: two more bits of the index in qh; a byte of
- *           u8 qh[8], u8 scales[8]           signs for eight values
- *   IQ3_XXS d, u8 g[64], u32 s[8]            w = d/4 (2 ls + 1) +-v, v one of 4, 12, .. 62; s as above
- *   IQ3_S   d, u8 g[64], u8 qh[8],           w = d (2 ls + 1) +-v, v one of 1, 3, .. 15; one more bit
- *           u8 signs[32], u8 scales[4]       of the index in qh; ls: nibbles, one every 32
- *   IQ1_S   d, u8 g[32], u16 qh[8]           w = d/8 (2 ls + 1) (8 v +- 1), v one of -1, 0, 1. qh: four
- *                                            times three bits of the index, ls in bits 12..14, bit 15
- *                                            set for -
- *   IQ1_M   u8 g[32], u8 qh[16],             the same: a nibble of qh is three bits of the index and
- *           u16 scales[4]                    the sign; ls: four times three bits of each word, one
- *                                            every 16; the words' top nibbles are d, the first lowest
+ *   IQ2_XXS d, 8 x {u8 g[4], u32 s}      w = d/8 (2 ls + 1) +-v, v one of 8, 25, 43. Four sign
+ *                                        indices of 7 bits in s from bit 0, ls in its top 4
+ *   IQ2_XS  d, u16 g[32], u8 scales[8]   the same: 9 bits of g are the grid index, 7 the sign
+ *                                        index; ls: nibbles, one every 16
+ *   IQ2_S   d, u8 g[32], u8 signs[32],   the same: two more bits of the index in qh; a byte of
+ *           u8 qh[8], u8 scales[8]       signs for eight values
+ *   IQ3_XXS d, u8 g[64], u32 s[8]        w = d/4 (2 ls + 1) +-v, v one of 4, 12, .. 62; s as above
+ *   IQ3_S   d, u8 g[64], u8 qh[8],       w = d (2 ls + 1) +-v, v one of 1, 3, .. 15; one more bit
+ *           u8 signs[32], u8 scales[4]   of the index in qh; ls: nibbles, one every 32
+ *   IQ1_S   d, u8 g[32], u16 qh[8]       w = d/8 (2 ls + 1) (8 v +- 1), v one of -1, 0, 1. qh: four
+ *                                        times three bits of the index, ls in bits 12..14, bit 15
+ *                                        set for -
+ *   IQ1_M   u8 g[32], u8 qh[16],         the same: a nibble of qh is three bits of the index and
+ *           u16 scales[4]                the sign; ls: four times three bits of each word, one
+ *                                        every 16; the words' top nibbles are d, the first lowest
  *
  * A sign index is seven signs; the eighth makes their number even. Code and sign become one code:
  * bit 2 (IQ1, IQ2) or bit 3 (IQ3) is the sign.

@@ -148,58 +148,65 @@ static void gemm_bf16(const void *panels, int k, int p0, int p1, const struct tr
 struct work {
     _Alignas(64) int8_t b[DEPTH * TR_PANEL]; /* the panel's stretch: units of k quads by columns */
     float scale[MOST_UNITS][TR_PANEL];
-    float min[MOST_BLOCKS][TR_PANEL];    /* Q4_K, Q5_K */
+    float min[MOST_UNITS][TR_PANEL];     /* of types that have it */
     int32_t dot[2][TILE_ROWS][TR_PANEL]; /* of this unit and of the one before */
     float a_scale[MOST_ROWS / TILE_ROWS][MOST_BLOCKS][TILE_ROWS];
-    float a_sum[MOST_ROWS / TILE_ROWS][MOST_BLOCKS][TILE_ROWS]; /* Q4_K, Q5_K */
+    float a_sum[MOST_ROWS / TILE_ROWS][MOST_UNITS][TILE_ROWS]; /* of types that have a minimum */
 };
 
+/* k that share a scale. */
 INLINE int unit_of(enum tr_wtype type)
 {
-    return type == TR_W_Q6_K ? 16 : TR_BLOCK;
-}
-
-INLINE int offset_of(enum tr_wtype type)
-{
-    return type == TR_W_Q8_0 ? 128 : type == TR_W_Q4_0 ? 8 : type == TR_W_Q6_K ? 32 : 0;
+    return tr__has_halves(tr__scales(type)) ? TR_BLOCK / 2 : TR_BLOCK;
 }
 
 /* Blocks [b0, b0 + n) of a panel, signed, and their scales. */
-INLINE void unpack_panel(enum tr_wtype type, const uint8_t *panel, int b0, int n, struct work *w)
+INLINE void unpack_panel(enum tr_wtype type, struct values v, const uint8_t *panel, int b0, int n,
+                         struct work *w)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
-    const __m512i offset = _mm512_set1_epi8((char)offset_of(type));
+    const __m512i bias = _mm512_set1_epi8((char)bias_of(type));
+    const int units = TR_BLOCK / unit_of(type); /* of a block */
     for (int i = 0; i < n; i++) {
         const uint8_t *group = panel + (size_t)((b0 + i) / shape.blocks) * tr__group_bytes(type);
         int b = (b0 + i) % shape.blocks;
         __m512i q[QUADS];
-        unpack(type, group + (size_t)(b * shape.block_lines) * TR_LINE, q);
+        unpack(type, group + (size_t)(b * shape.block_lines) * TR_LINE, v.table, q);
         UNROLL
         for (int j = 0; j < QUADS; j++)
-            _mm512_store_si512(w->b + (i * QUADS + j) * TR_LINE, _mm512_sub_epi8(q[j], offset));
-        struct scales s = read_scales(type, group + tr__scales_at(type), b);
-        if (type == TR_W_Q6_K) {
-            _mm512_storeu_ps(w->scale[2 * i], s.half[0]);
-            _mm512_storeu_ps(w->scale[2 * i + 1], s.half[1]);
-        } else {
-            _mm512_storeu_ps(w->scale[i], s.half[0]);
-            _mm512_storeu_ps(w->min[i], s.min);
+            _mm512_store_si512(w->b + (i * QUADS + j) * TR_LINE, _mm512_sub_epi8(q[j], bias));
+        struct scales s = read_scales(type, group + tr__scales_at(type), b, v.unit);
+        UNROLL
+        for (int h = 0; h < units; h++) {
+            _mm512_storeu_ps(w->scale[units * i + h], s.half[h]);
+            if (tr__has_min(tr__scales(type)))
+                _mm512_storeu_ps(w->min[units * i + h], s.min[h]);
         }
     }
 }
 
-/* The scales and sums of blocks [b0, b0 + n) of `rows` rows, transposed: tiles of rows side by
- * side; rows that a tile lacks are zero. */
-static void transpose_scales(const struct tr_rows *x, int rows, int b0, int n, struct work *w)
+/* The scales and, for minima, the sums of blocks [b0, b0 + n) of `rows` rows, transposed: tiles of
+ * rows side by side; rows that a tile lacks are zero. */
+INLINE void transpose_scales(enum tr_wtype type, const struct tr_rows *x, int rows, int b0, int n,
+                             struct work *w)
 {
+    const bool split = tr__has_halves(tr__scales(type));
     size_t stride = (size_t)tr_rows_stride(x->k) / TR_BLOCK;
     for (int r = 0; r < TR_ROUND_UP(rows, TILE_ROWS); r++) {
         for (int i = 0; i < n; i++) {
             size_t at = (size_t)r * stride + (size_t)(b0 + i);
-            int32_t halves = r < rows ? x->q8_sum[at] : 0;
             w->a_scale[r / TILE_ROWS][i][r % TILE_ROWS] = r < rows ? x->q8_scale[at] : 0.0F;
-            w->a_sum[r / TILE_ROWS][i][r % TILE_ROWS] =
-                (float)((int16_t)(halves & 0xFFFF) + (halves >> 16));
+            if (!tr__has_min(tr__scales(type)))
+                continue;
+            int32_t halves = r < rows ? x->q8_sum[at] : 0;
+            int32_t low = (int16_t)(halves & 0xFFFF);
+            float(*sum)[TILE_ROWS] = w->a_sum[r / TILE_ROWS];
+            if (split) {
+                sum[2 * i][r % TILE_ROWS] = (float)low;
+                sum[2 * i + 1][r % TILE_ROWS] = (float)(halves >> 16);
+            } else {
+                sum[i][r % TILE_ROWS] = (float)(low + (halves >> 16));
+            }
         }
     }
 }
@@ -210,15 +217,14 @@ INLINE void scale_unit(enum tr_wtype type, const struct work *w, int tile, int u
 {
     int block = u * unit_of(type) / TR_BLOCK;
     __m512 scale = _mm512_loadu_ps(w->scale[u]);
-    __m512 min = _mm512_loadu_ps(w->min[block]);
     UNROLL
     for (int r = 0; r < TILE_ROWS; r++) {
         __m512 as = _mm512_set1_ps(w->a_scale[tile][block][r]);
         __m512 dot = _mm512_cvtepi32_ps(_mm512_loadu_si512(w->dot[u % 2][r]));
         acc[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(scale, as), acc[r]);
-        if (type == TR_W_Q4_K || type == TR_W_Q5_K)
-            acc[r] = _mm512_fnmadd_ps(_mm512_set1_ps(w->a_sum[tile][block][r]),
-                                      _mm512_mul_ps(min, as), acc[r]);
+        if (tr__has_min(tr__scales(type)))
+            acc[r] = _mm512_fnmadd_ps(_mm512_set1_ps(w->a_sum[tile][u][r]),
+                                      _mm512_mul_ps(_mm512_loadu_ps(w->min[u]), as), acc[r]);
     }
 }
 
@@ -256,8 +262,8 @@ INLINE void int8_tile(enum tr_wtype type, struct work *w, int tile, int rows, in
 }
 
 /* m rows, at most MOST_ROWS: a multiple of 16, or fewer than 16. */
-INLINE void int8_rows(enum tr_wtype type, const void *panels, int k, int p0, int p1,
-                      const struct tr_rows *x, int m, float *y, size_t ldy)
+INLINE void int8_rows(enum tr_wtype type, struct values v, const void *panels, int k, int p0,
+                      int p1, const struct tr_rows *x, int m, float *y, size_t ldy)
 {
     struct work w;
     size_t stride = (size_t)tr_rows_stride(x->k);
@@ -266,10 +272,10 @@ INLINE void int8_rows(enum tr_wtype type, const void *panels, int k, int p0, int
     configure(rows, unit_of(type), unit_of(type) / 4);
     for (int k0 = 0; k0 < k; k0 += DEPTH) {
         int n = TR_MIN(DEPTH, k - k0) / TR_BLOCK;
-        transpose_scales(x, m, k0 / TR_BLOCK, n, &w);
+        transpose_scales(type, x, m, k0 / TR_BLOCK, n, &w);
         for (int p = p0; p < p1; p++) {
             const uint8_t *panel = (const uint8_t *)panels + (size_t)p * tr__panel_bytes(type, k);
-            unpack_panel(type, panel, k0 / TR_BLOCK, n, &w);
+            unpack_panel(type, v, panel, k0 / TR_BLOCK, n, &w);
             for (int r = 0; r < m; r += TILE_ROWS)
                 int8_tile(type, &w, r / TILE_ROWS, rows, n * TR_BLOCK / unit_of(type),
                           x->q8 + (size_t)r * stride + k0, stride, k0 == 0,
@@ -279,35 +285,28 @@ INLINE void int8_rows(enum tr_wtype type, const void *panels, int k, int p0, int
     TILE_RELEASE();
 }
 
-INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
+INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k, int p0, int p1,
                  const struct tr_rows *x, int m, float *y, size_t ldy)
 {
     int r = 0;
     while (m - r >= TILE_ROWS || m - r > FEW_INT8) {
         struct tr_rows at = tr_rows_at(x, r);
         int n = m - r < TILE_ROWS ? m - r : TR_MIN(m - r, MOST_ROWS) / TILE_ROWS * TILE_ROWS;
-        int8_rows(type, panels, k, p0, p1, &at, n, y + (size_t)r * ldy, ldy);
+        int8_rows(type, v, panels, k, p0, p1, &at, n, y + (size_t)r * ldy, ldy);
         r += n;
     }
     if (r < m) {
         struct tr_rows at = tr_rows_at(x, r);
-        below[type](panels, k, p0, p1, &at, m - r, y + (size_t)r * ldy, ldy);
+        below[v.type](panels, k, p0, p1, &at, m - r, y + (size_t)r * ldy, ldy);
     }
 }
 
-TR__GEMM_OF(Q8_0)
-TR__GEMM_OF(Q4_0)
-TR__GEMM_OF(Q4_K)
-TR__GEMM_OF(Q5_K)
-TR__GEMM_OF(Q6_K)
+TR__LAYOUTS(TR__LAYOUT_OF)
+TR__QUANTS(TR__GEMM_OF)
 
 void tr__add_amx_gemm(struct tr_kernels *k)
 {
     memcpy(below, k->gemm, sizeof below);
     k->gemm[TR_W_BF16] = gemm_bf16;
-    k->gemm[TR_W_Q8_0] = gemm_Q8_0;
-    k->gemm[TR_W_Q4_0] = gemm_Q4_0;
-    k->gemm[TR_W_Q4_K] = gemm_Q4_K;
-    k->gemm[TR_W_Q5_K] = gemm_Q5_K;
-    k->gemm[TR_W_Q6_K] = gemm_Q6_K;
+    TR__QUANTS(TR__ADD_GEMM)
 }

@@ -4,7 +4,7 @@
  * VPMADDUBSW multiplies unsigned with signed bytes and adds pairs in int16, which saturates: as
  * many of its results are added there as the type's values allow (nibbles 8, 5 bits 4, 6 bits 2)
  * before VPMADDWD widens. Q8_0 has no room at all, and needs |w| against the activation with w's
- * sign.
+ * sign; so do the types whose codes stand for signed values.
  *
  * A panel's sixteen columns are two registers; up to four rows share what was unpacked. Three
  * groups of rows and more share an unpacked copy of the panel in L1, while the next panel is
@@ -14,6 +14,7 @@
 
 #include "engine/kernels/levels.h"
 #include "engine/kernels/panel.h"
+#include "engine/kernels/quants.h"
 #include "engine/kernels/vec_body.h"
 
 enum { ROWS = 4, QUADS = TR_BLOCK / 4, HALF_LINE = TR_LINE / 2 };
@@ -21,10 +22,10 @@ enum { ROWS = 4, QUADS = TR_BLOCK / 4, HALF_LINE = TR_LINE / 2 };
 /* Rows from which a panel is unpacked once for all of them, blocks of it at a time. */
 enum { MANY_ROWS = 3 * ROWS + 1, DEEP = 32 };
 
-/* DEEP blocks of a panel, ready for use: 20 KB, which stays in L1. */
+/* DEEP blocks of a panel, ready for use: 24 KB, which stays in L1. */
 struct ready {
     _Alignas(64) uint8_t quads[DEEP][QUADS][TR_LINE]; /* as unpack gives them */
-    float scale[DEEP][2][TR_PANEL];                   /* see struct scales */
+    float scale[DEEP][4][TR_PANEL];                   /* of struct scales: v, min */
 };
 
 INLINE __m256i load(const uint8_t *p)
@@ -32,18 +33,42 @@ INLINE __m256i load(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* How many VPMADDUBSW results fit an int16: 2 * 127 * the largest weight each. */
+/* What differs between types of one layout. */
+struct values {
+    __m256i table; /* the values of types that have them, in both lanes of 16 bytes */
+    float unit;
+};
+
+INLINE struct values values_of(enum tr_wtype type)
+{
+    struct values ret = {_mm256_setzero_si256(), tr__unit(type)};
+    const int8_t *values = tr__values(type);
+    if (values)
+        ret.table =
+            _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)values));
+    return ret;
+}
+
+/* Does unpacking give signed values? */
+INLINE bool is_signed(enum tr_wtype type)
+{
+    return type == TR_W_Q8_0 || tr__has_values(type);
+}
+
+/* How many VPMADDUBSW results fit an int16, 2 * 127 * the largest weight each, and divide the quads
+ * of a sum. */
 INLINE int addable(enum tr_wtype type)
 {
     switch (type) {
     case TR_W_Q8_0:
+    case TR_W_IQ4_NL:
+    case TR_W_IQ4_XS:
         return 1;
     case TR_W_Q6_K:
+    case TR_W_IQ2_S:
         return 2;
-    case TR_W_Q5_K:
-        return 4;
     default:
-        return 8;
+        return tr__codes(type) == TR_CODES_5 || tr__has_halves(tr__scales(type)) ? 4 : 8;
     }
 }
 
@@ -52,24 +77,40 @@ INLINE __m256i shift(__m256i v, int left)
     return left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
 }
 
-/* Quad i of eight columns; block points at their half of the first line. Q8_0: signed. */
-INLINE __m256i unpack(enum tr_wtype type, const uint8_t *block, int i)
+/* base | (bits at bit `from`, moved to `to`, where the mask has them) */
+INLINE __m256i or_bits(__m256i base, const uint8_t *bits, int from, int to, int mask)
 {
-    if (type == TR_W_Q8_0)
-        return _mm256_xor_si256(load(block + i * TR_LINE), _mm256_set1_epi8(-128));
-    __m256i v = load(block + i % 4 * TR_LINE);
-    v = _mm256_and_si256(i < 4 ? v : _mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
-    __m256i high;
-    switch (type) {
-    case TR_W_Q5_K: /* bit i goes to bit 4 */
-        high = shift(load(block + 4 * TR_LINE), 4 - i);
-        return _mm256_or_si256(v, _mm256_and_si256(high, _mm256_set1_epi8(0x10)));
-    case TR_W_Q6_K: /* bits 2i, 2i+1 go to bits 4, 5 */
-        high = shift(load(block + (4 + i / 4) * TR_LINE), 4 - 2 * (i % 4));
-        return _mm256_or_si256(v, _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
-    default:
-        return v;
+    __m256i moved = _mm256_and_si256(shift(load(bits), to - from), _mm256_set1_epi8((char)mask));
+    return _mm256_or_si256(base, moved);
+}
+
+/* The codes of quad i of eight columns; block points at their half of the first line. */
+INLINE __m256i codes_of(enum tr_codes codes, const uint8_t *block, int i)
+{
+    __m256i v;
+    if (codes == TR_CODES_8)
+        return load(block + i * TR_LINE);
+    if (codes == TR_CODES_3 || codes == TR_CODES_2) {
+        v = _mm256_srli_epi16(load(block + i / 4 * TR_LINE), 2 * (i % 4));
+        v = _mm256_and_si256(v, _mm256_set1_epi8(3));
+        return codes == TR_CODES_2 ? v : or_bits(v, block + 2 * TR_LINE, i, 2, 0x04);
     }
+    v = load(block + i % 4 * TR_LINE);
+    v = _mm256_and_si256(i < 4 ? v : _mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+    if (codes == TR_CODES_5)
+        return or_bits(v, block + 4 * TR_LINE, i, 4, 0x10);
+    if (codes == TR_CODES_6)
+        return or_bits(v, block + (4 + i / 4) * TR_LINE, 2 * (i % 4), 4, 0x30);
+    return v;
+}
+
+/* Quad i as it is multiplied: unsigned codes, or signed values. */
+INLINE __m256i unpack(enum tr_wtype type, __m256i table, const uint8_t *block, int i)
+{
+    __m256i v = codes_of(tr__codes(type), block, i);
+    if (type == TR_W_Q8_0)
+        return _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+    return tr__has_values(type) ? _mm256_shuffle_epi8(table, v) : v;
 }
 
 INLINE __m256 f16_scales(const uint8_t *p)
@@ -83,28 +124,85 @@ INLINE __m256 byte_scales(bool is_signed, const uint8_t *p)
     return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(v) : _mm256_cvtepu8_epi32(v));
 }
 
-/* Of a block: [0] is the scale and, in Q4_K and Q5_K, [1] the minimum; in Q6_K they are the scales
- * of its halves of 16 k. */
+INLINE __m256 nibble_scales(int right, const uint8_t *p)
+{
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(v, right), _mm256_set1_epi32(15)));
+}
+
+/* 8 numbers of E8M0, as their floats' exponents. */
+INLINE __m256 exponents(const uint8_t *p)
+{
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(v, 23));
+}
+
+/* 8 numbers of E4M3, in units of 2^-8. */
+INLINE __m256 e4m3_scales(const uint8_t *p)
+{
+    __m128i v = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_cvtph_ps(_mm_slli_epi16(v, 7));
+}
+
+/* Of a block or of its halves of 16 k. */
 struct scales {
     __m256 v[2];
+    __m256 min[2]; /* of types that have it */
 };
 
-/* Of columns [col, col + 8) in block b of a group. */
-INLINE struct scales read_scales(enum tr_wtype type, const uint8_t *s, int b, int col)
+/* Of half h of block b. */
+INLINE void read_half(enum tr_wtype type, const uint8_t *s, int b, int h, int col, float unit,
+                      struct scales *ret)
 {
-    struct scales ret = {{_mm256_setzero_ps(), _mm256_setzero_ps()}};
-    if (type == TR_W_Q8_0 || type == TR_W_Q4_0) {
-        ret.v[0] = f16_scales(s + (b * TR_PANEL + col) * 2);
-        return ret;
+    const uint8_t *at = s + (2 * b + h) * TR_PANEL + col;
+    switch (tr__scales(type)) {
+    case TR_SCALES_S16:
+        ret->v[h] = f16_scales(s + TR_K_D + 2 * col);
+        if (tr__has_values(type))
+            ret->v[h] = _mm256_mul_ps(ret->v[h], _mm256_set1_ps(unit));
+        ret->v[h] = _mm256_mul_ps(ret->v[h], byte_scales(true, at));
+        break;
+    case TR_SCALES_K_HALF:
+        ret->v[h] = _mm256_mul_ps(f16_scales(s + TR_K_D + 2 * col), nibble_scales(0, at));
+        ret->min[h] = _mm256_mul_ps(f16_scales(s + TR_K_DMIN + 2 * col), nibble_scales(4, at));
+        break;
+    default: /* TR_SCALES_E4M3 */
+        ret->v[h] = _mm256_loadu_ps((const float *)(const void *)(s + TR_E4M3_FACTOR + 4 * col));
+        ret->v[h] = _mm256_mul_ps(ret->v[h], e4m3_scales(at));
+        break;
     }
-    __m256 d = f16_scales(s + TR_K_D + 2 * col);
-    if (type == TR_W_Q6_K) {
-        ret.v[0] = _mm256_mul_ps(d, byte_scales(true, s + 2 * b * TR_PANEL + col));
-        ret.v[1] = _mm256_mul_ps(d, byte_scales(true, s + (2 * b + 1) * TR_PANEL + col));
-    } else {
-        ret.v[0] = _mm256_mul_ps(d, byte_scales(false, s + b * TR_PANEL + col));
-        ret.v[1] = _mm256_mul_ps(f16_scales(s + TR_K_DMIN + 2 * col),
-                                 byte_scales(false, s + TR_K_MINS + b * TR_PANEL + col));
+}
+
+/* Of columns [col, col + 8) in block b of a group. */
+INLINE struct scales read_scales(enum tr_wtype type, const uint8_t *s, int b, int col, float unit)
+{
+    struct scales ret = {{_mm256_setzero_ps(), _mm256_setzero_ps()},
+                         {_mm256_setzero_ps(), _mm256_setzero_ps()}};
+    const int at = b * TR_PANEL + col;
+    switch (tr__scales(type)) {
+    case TR_SCALES_F16_MIN:
+        ret.min[0] = _mm256_xor_ps(f16_scales(s + TR_F16_MINS + 2 * at), _mm256_set1_ps(-0.0F));
+        ret.v[0] = f16_scales(s + 2 * at);
+        break;
+    case TR_SCALES_F16:
+        ret.v[0] = f16_scales(s + 2 * at);
+        break;
+    case TR_SCALES_K:
+        ret.v[0] = _mm256_mul_ps(f16_scales(s + TR_K_D + 2 * col), byte_scales(false, s + at));
+        ret.min[0] = _mm256_mul_ps(f16_scales(s + TR_K_DMIN + 2 * col),
+                                   byte_scales(false, s + TR_K_MINS + at));
+        break;
+    case TR_SCALES_S32:
+        ret.v[0] = _mm256_mul_ps(f16_scales(s + TR_S32_D + 2 * col), _mm256_set1_ps(unit));
+        ret.v[0] = _mm256_mul_ps(ret.v[0], byte_scales(true, s + at));
+        break;
+    case TR_SCALES_E8:
+        ret.v[0] = exponents(s + at);
+        break;
+    default:
+        read_half(type, s, b, 0, col, unit, &ret);
+        read_half(type, s, b, 1, col, unit, &ret);
+        break;
     }
     return ret;
 }
@@ -116,17 +214,19 @@ INLINE __m256i sums_times(int32_t halves, int low, int high)
     return _mm256_madd_epi16(_mm256_set1_epi32(halves), _mm256_set1_epi32(factors));
 }
 
-/* What the dot over a block's half h (or all of it) starts at: minus the offset times the sum. */
-INLINE __m256i start(enum tr_wtype type, int32_t halves, int h)
+/* Half h of a block counts towards a sum over part `part` of `parts`. */
+INLINE int counts(int h, int part, int parts)
 {
-    switch (type) {
-    case TR_W_Q4_0:
-        return sums_times(halves, -8, -8);
-    case TR_W_Q6_K:
-        return h == 0 ? sums_times(halves, -32, 0) : sums_times(halves, 0, -32);
-    default:
+    return parts == 1 || h == part;
+}
+
+/* What the dot over part h starts at: minus the offset times the sum. */
+INLINE __m256i start(enum tr_wtype type, int32_t halves, int h, int parts)
+{
+    const int offset = is_signed(type) ? 0 : tr__offset(type);
+    if (offset == 0)
         return _mm256_setzero_si256();
-    }
+    return sums_times(halves, -offset * counts(0, h, parts), -offset * counts(1, h, parts));
 }
 
 /* What lies before stays before. Without it the compiler unpacks a whole block ahead of its use,
@@ -143,19 +243,27 @@ struct block {
     const uint8_t *scales; /* of the group */
     int in_group;
     const uint8_t (*quads)[TR_LINE];
-    const float (*scale)[TR_PANEL];
+    const float (*scale)[TR_PANEL]; /* see struct ready */
+    struct values values;
 };
 
 INLINE __m256i block_quad(enum tr_wtype type, const struct block *b, int i, int col)
 {
-    return b->ready ? load(b->quads[i] + 4 * col) : unpack(type, b->packed + 4 * col, i);
+    return b->ready ? load(b->quads[i] + 4 * col)
+                    : unpack(type, b->values.table, b->packed + 4 * col, i);
 }
 
 INLINE struct scales block_scales(enum tr_wtype type, const struct block *b, int col)
 {
     if (!b->ready)
-        return read_scales(type, b->scales, b->in_group, col);
-    return (struct scales){{_mm256_load_ps(b->scale[0] + col), _mm256_load_ps(b->scale[1] + col)}};
+        return read_scales(type, b->scales, b->in_group, col, b->values.unit);
+    struct scales ret = {{_mm256_load_ps(b->scale[0] + col), _mm256_load_ps(b->scale[1] + col)},
+                         {_mm256_setzero_ps(), _mm256_setzero_ps()}};
+    if (tr__has_min(tr__scales(type))) {
+        ret.min[0] = _mm256_load_ps(b->scale[2] + col);
+        ret.min[1] = _mm256_load_ps(b->scale[3] + col);
+    }
+    return ret;
 }
 
 /* Rows of activations, the pointers in registers. */
@@ -185,7 +293,7 @@ INLINE void dot_quads(enum tr_wtype type, int n_r, const struct block *b, const 
             UNROLL
             for (int c = 0; c < 2; c++) {
                 __m256i product =
-                    type == TR_W_Q8_0
+                    is_signed(type)
                         ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[c]), _mm256_sign_epi8(quad, w[c]))
                         : _mm256_maddubs_epi16(w[c], quad);
                 s[r][c] = (i - from) % many == 0 ? product : _mm256_add_epi16(s[r][c], product);
@@ -203,7 +311,7 @@ INLINE void dot_quads(enum tr_wtype type, int n_r, const struct block *b, const 
 INLINE void step(enum tr_wtype type, int n_r, const struct block *b, struct rows x, size_t at,
                  __m256 acc[ROWS][2])
 {
-    const int parts = type == TR_W_Q6_K ? 2 : 1;
+    const int parts = tr__has_halves(tr__scales(type)) ? 2 : 1;
     const int8_t *a[ROWS];
     UNROLL
     for (int r = 0; r < n_r; r++)
@@ -213,7 +321,7 @@ INLINE void step(enum tr_wtype type, int n_r, const struct block *b, struct rows
         __m256i dot[ROWS][2];
         UNROLL
         for (int r = 0; r < n_r; r++)
-            dot[r][0] = dot[r][1] = start(type, x.sum[r * x.stride + at], h);
+            dot[r][0] = dot[r][1] = start(type, x.sum[r * x.stride + at], h, parts);
         dot_quads(type, n_r, b, a, h * QUADS / parts, (h + 1) * QUADS / parts, dot);
         ORDER;
         UNROLL
@@ -224,10 +332,11 @@ INLINE void step(enum tr_wtype type, int n_r, const struct block *b, struct rows
                 __m256 scale = _mm256_set1_ps(x.scale[r * x.stride + at]);
                 acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][c]),
                                             _mm256_mul_ps(s.v[h], scale), acc[r][c]);
-                if (type == TR_W_Q4_K || type == TR_W_Q5_K)
+                if (tr__has_min(tr__scales(type)))
                     acc[r][c] = _mm256_fnmadd_ps(
-                        _mm256_cvtepi32_ps(sums_times(x.sum[r * x.stride + at], 1, 1)),
-                        _mm256_mul_ps(s.v[1], scale), acc[r][c]);
+                        _mm256_cvtepi32_ps(sums_times(x.sum[r * x.stride + at], counts(0, h, parts),
+                                                      counts(1, h, parts))),
+                        _mm256_mul_ps(s.min[h], scale), acc[r][c]);
             }
         }
     }
@@ -243,8 +352,8 @@ INLINE void store_rows(int n_r, __m256 acc[ROWS][2], float *y, size_t ldy)
 }
 
 /* One panel of n_blocks for n_r rows; `fetch`: it comes from memory. */
-INLINE void packed_rows(enum tr_wtype type, int n_r, bool fetch, const uint8_t *panel, int n_blocks,
-                        struct rows x, float *y, size_t ldy)
+INLINE void packed_rows(enum tr_wtype type, struct values v, int n_r, bool fetch,
+                        const uint8_t *panel, int n_blocks, struct rows x, float *y, size_t ldy)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     __m256 acc[ROWS][2];
@@ -257,7 +366,8 @@ INLINE void packed_rows(enum tr_wtype type, int n_r, bool fetch, const uint8_t *
         for (int b = 0; b < blocks; b++) {
             struct block block = {.packed = panel + (size_t)(b * shape.block_lines) * TR_LINE,
                                   .scales = scales,
-                                  .in_group = b};
+                                  .in_group = b,
+                                  .values = v};
             if (fetch) {
                 prefetch_lines(block.packed, shape.block_lines);
                 if (b == shape.blocks - 1)
@@ -270,22 +380,28 @@ INLINE void packed_rows(enum tr_wtype type, int n_r, bool fetch, const uint8_t *
 }
 
 /* n_blocks of a panel, from a whole group on, made ready. */
-INLINE void make_ready(enum tr_wtype type, const uint8_t *group, int n_blocks, struct ready *ret)
+INLINE void make_ready(enum tr_wtype type, struct values v, const uint8_t *group, int n_blocks,
+                       struct ready *ret)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     for (int i = 0; i < n_blocks; i++) {
         const uint8_t *at = group + (size_t)(i / shape.blocks) * tr__group_bytes(type);
         int b = i % shape.blocks;
-        struct block block = {.packed = at + (size_t)(b * shape.block_lines) * TR_LINE};
+        struct block block = {.packed = at + (size_t)(b * shape.block_lines) * TR_LINE,
+                              .values = v};
         UNROLL
         for (int col = 0; col < TR_PANEL; col += 8) {
             UNROLL
             for (int q = 0; q < QUADS; q++)
                 _mm256_store_si256((__m256i *)(void *)(ret->quads[i][q] + 4 * col),
                                    block_quad(type, &block, q, col));
-            struct scales s = read_scales(type, at + tr__scales_at(type), b, col);
-            _mm256_store_ps(ret->scale[i][0] + col, s.v[0]);
-            _mm256_store_ps(ret->scale[i][1] + col, s.v[1]);
+            struct scales s = read_scales(type, at + tr__scales_at(type), b, col, v.unit);
+            UNROLL
+            for (int h = 0; h < 2; h++) {
+                _mm256_store_ps(ret->scale[i][h] + col, s.v[h]);
+                if (tr__has_min(tr__scales(type)))
+                    _mm256_store_ps(ret->scale[i][2 + h] + col, s.min[h]);
+            }
         }
     }
 }
@@ -325,7 +441,7 @@ INLINE struct rows rows_from(const struct tr_rows *x, int row, int block)
 }
 
 /* One panel for many rows. */
-INLINE void many_rows(enum tr_wtype type, const uint8_t *panel, int n_blocks,
+INLINE void many_rows(enum tr_wtype type, struct values v, const uint8_t *panel, int n_blocks,
                       const struct tr_rows *x, int m, float *y, size_t ldy)
 {
     struct ready ready;
@@ -335,7 +451,7 @@ INLINE void many_rows(enum tr_wtype type, const uint8_t *panel, int n_blocks,
             (size_t)TR_CEIL_DIV(blocks, tr__panel_shape(type).blocks) * tr__group_bytes(type);
         struct fetch next = {panel + bytes, panel + 2 * bytes, 0};
         next.per_block = (int)TR_CEIL_DIV(bytes / TR_LINE, (size_t)(blocks * TR_CEIL_DIV(m, ROWS)));
-        make_ready(type, panel, blocks, &ready);
+        make_ready(type, v, panel, blocks, &ready);
         panel += bytes;
         for (int r = 0; r < m; r += ROWS) {
             struct rows at = rows_from(x, r, b0);
@@ -347,41 +463,34 @@ INLINE void many_rows(enum tr_wtype type, const uint8_t *panel, int n_blocks,
     }
 }
 
-INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
+INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k, int p0, int p1,
                  const struct tr_rows *x, int m, float *y, size_t ldy)
 {
     for (int p = p0; p < p1; p++) {
         const uint8_t *panel = (const uint8_t *)panels + (size_t)p * tr__panel_bytes(type, k);
         float *column = y + (size_t)p * TR_PANEL;
         if (m >= MANY_ROWS) {
-            many_rows(type, panel, k / TR_BLOCK, x, m, column, ldy);
+            many_rows(type, v, panel, k / TR_BLOCK, x, m, column, ldy);
             continue;
         }
         struct rows first = rows_from(x, 0, 0);
-#define CALL(n) packed_rows(type, n, true, panel, k / TR_BLOCK, first, column, ldy)
+#define CALL(n) packed_rows(type, v, n, true, panel, k / TR_BLOCK, first, column, ldy)
         ROWS_SWITCH_4(m, CALL)
 #undef CALL
         for (int r = ROWS; r < m; r += ROWS) {
             struct rows at = rows_from(x, r, 0);
             float *out = column + r * ldy;
-#define CALL(n) packed_rows(type, n, false, panel, k / TR_BLOCK, at, out, ldy)
+#define CALL(n) packed_rows(type, v, n, false, panel, k / TR_BLOCK, at, out, ldy)
             ROWS_SWITCH_4(m - r, CALL)
 #undef CALL
         }
     }
 }
 
-TR__GEMM_OF(Q8_0)
-TR__GEMM_OF(Q4_0)
-TR__GEMM_OF(Q4_K)
-TR__GEMM_OF(Q5_K)
-TR__GEMM_OF(Q6_K)
+TR__LAYOUTS(TR__LAYOUT_OF)
+TR__QUANTS(TR__GEMM_OF)
 
 void tr__add_avx2_gemm(struct tr_kernels *k)
 {
-    k->gemm[TR_W_Q8_0] = gemm_Q8_0;
-    k->gemm[TR_W_Q4_0] = gemm_Q4_0;
-    k->gemm[TR_W_Q4_K] = gemm_Q4_K;
-    k->gemm[TR_W_Q5_K] = gemm_Q5_K;
-    k->gemm[TR_W_Q6_K] = gemm_Q6_K;
+    TR__QUANTS(TR__ADD_GEMM)
 }

@@ -36,29 +36,28 @@ INLINE __m512i dot_quads(__m512i dot, const __m512i w[QUADS], const int8_t *a, i
 INLINE __m512 step(enum tr_wtype type, const __m512i w[QUADS], const struct scales *s,
                    const int8_t *a, float as, int32_t halves, __m512 acc)
 {
+    const int parts = tr__has_halves(tr__scales(type)) ? 2 : 1;
+    const int bias = bias_of(type);
     __m512 scale = _mm512_set1_ps(as);
-    if (type == TR_W_Q6_K) {
-        __m512i low = dot_quads(sums_times(halves, -32, 0), w, a, 0, QUADS / 2);
-        __m512i high = dot_quads(sums_times(halves, 0, -32), w, a, QUADS / 2, QUADS);
-        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(low), _mm512_mul_ps(s->half[0], scale), acc);
-        return _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_mul_ps(s->half[1], scale), acc);
+    UNROLL
+    for (int h = 0; h < parts; h++) {
+        const int first = h == 0; /* which halves count */
+        const int second = h == parts - 1;
+        __m512i dot = _mm512_setzero_si512();
+        if (bias)
+            dot = sums_times(halves, -bias * first, -bias * second);
+        dot = dot_quads(dot, w, a, h * QUADS / parts, (h + 1) * QUADS / parts);
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(s->half[h], scale), acc);
+        if (tr__has_min(tr__scales(type)))
+            acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(sums_times(halves, first, second)),
+                                   _mm512_mul_ps(s->min[h], scale), acc);
     }
-    __m512i dot = _mm512_setzero_si512();
-    if (type == TR_W_Q4_0)
-        dot = sums_times(halves, -8, -8);
-    if (type == TR_W_Q8_0)
-        dot = sums_times(halves, -128, -128);
-    dot = dot_quads(dot, w, a, 0, QUADS);
-    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(s->half[0], scale), acc);
-    if (type == TR_W_Q4_K || type == TR_W_Q5_K)
-        acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(sums_times(halves, 1, 1)),
-                               _mm512_mul_ps(s->min, scale), acc);
     return acc;
 }
 
 /* One panel for n_r rows. */
-INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const struct tr_rows *x,
-                 float *y, size_t ldy)
+INLINE void rows(enum tr_wtype type, struct values v, int n_r, const uint8_t *panel, int k,
+                 const struct tr_rows *x, float *y, size_t ldy)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
     size_t stride = (size_t)tr_rows_stride(x->k);
@@ -76,8 +75,8 @@ INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const
                 if (b == shape.blocks - 1)
                     prefetch_lines(panel + tr__scales_at(type), shape.scale_lines);
             }
-            unpack(type, block, w);
-            struct scales s = read_scales(type, panel + tr__scales_at(type), b);
+            unpack(type, block, v.table, w);
+            struct scales s = read_scales(type, panel + tr__scales_at(type), b, v.unit);
             UNROLL
             for (int r = 0; r < n_r; r++) {
                 size_t at = r * stride / TR_BLOCK + b0 + b;
@@ -91,7 +90,7 @@ INLINE void rows(enum tr_wtype type, int n_r, const uint8_t *panel, int k, const
         _mm512_storeu_ps(y + r * ldy, acc[r]);
 }
 
-INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
+INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k, int p0, int p1,
                  const struct tr_rows *x, int m, float *y, size_t ldy)
 {
     for (int p = p0; p < p1; p++) {
@@ -99,24 +98,17 @@ INLINE void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
         for (int r = 0; r < m; r += ROWS) {
             struct tr_rows at = tr_rows_at(x, r);
             float *out = y + r * ldy + (size_t)p * TR_PANEL;
-#define CALL(n) rows(type, n, panel, k, &at, out, ldy)
+#define CALL(n) rows(type, v, n, panel, k, &at, out, ldy)
             ROWS_SWITCH_8(m - r, CALL)
 #undef CALL
         }
     }
 }
 
-TR__GEMM_OF(Q8_0)
-TR__GEMM_OF(Q4_0)
-TR__GEMM_OF(Q4_K)
-TR__GEMM_OF(Q5_K)
-TR__GEMM_OF(Q6_K)
+TR__LAYOUTS(TR__LAYOUT_OF)
+TR__QUANTS(TR__GEMM_OF)
 
 void tr__add_avx512_gemm(struct tr_kernels *k)
 {
-    k->gemm[TR_W_Q8_0] = gemm_Q8_0;
-    k->gemm[TR_W_Q4_0] = gemm_Q4_0;
-    k->gemm[TR_W_Q4_K] = gemm_Q4_K;
-    k->gemm[TR_W_Q5_K] = gemm_Q5_K;
-    k->gemm[TR_W_Q6_K] = gemm_Q6_K;
+    TR__QUANTS(TR__ADD_GEMM)
 }

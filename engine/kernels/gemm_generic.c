@@ -214,20 +214,17 @@ static void gemm(enum tr_wtype type, const void *panels, int k, int p0, int p1,
     }
 }
 
-/* The quantised types. */
-#define QUANTS(X)                                                                                  \
-    X(Q8_0)                                                                                        \
-    X(Q4_0) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_1) X(Q5_0) X(Q5_1) X(IQ4_NL) X(MXFP4) X(NVFP4) X(Q2_K)    \
-        X(Q3_K) X(IQ4_XS) X(IQ3_XXS) X(IQ3_S) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ1_S) X(IQ1_M)      \
-            X(TQ1_0) X(TQ2_0) X(Q1_0) X(Q2_0)
-
-QUANTS(TR__GEMM_OF)
+#define GEMM_OF(name, layout)                                                                      \
+    static void gemm_##name(const void *panels, int k, int p0, int p1, const struct tr_rows *x,    \
+                            int m, float *y, size_t ldy)                                           \
+    {                                                                                              \
+        gemm(TR_W_##name, panels, k, p0, p1, x, m, y, ldy);                                        \
+    }
+TR__QUANTS(GEMM_OF)
 
 void tr__add_generic_gemm(struct tr_kernels *k)
 {
     k->gemm[TR_W_F16] = gemm_f16;
     k->gemm[TR_W_BF16] = gemm_bf16;
-#define ADD(name) k->gemm[TR_W_##name] = gemm_##name;
-    QUANTS(ADD)
-#undef ADD
+    TR__QUANTS(TR__ADD_GEMM)
 }

@@ -158,8 +158,8 @@ static void place_scales(enum tr_wtype type, const struct tr_file_block *f, int 
     }
 }
 
-/* Q8_0, Q4_0 and IQ4_NL need no taking apart: the words of a file block are those of a panel's lines,
- * those of Q8_0 with the sign bits turned. */
+/* Q8_0, Q4_0 and IQ4_NL need no taking apart: the words of a file block are those of a panel's
+ * lines, those of Q8_0 with the sign bits turned. */
 static inline __attribute__((always_inline)) void pack_plain(enum tr_wtype type, const uint8_t *src,
                                                              int n, int k, uint8_t *panel)
 {

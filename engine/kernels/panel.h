@@ -20,8 +20,8 @@
  *   4  4 lines: line i = quads i (low nibbles) and i+4 (high)
  *   5  the same, then a line whose bit q of byte 4j+b is bit 4 of quad q
  *   6  the same, then 2 lines h = 0, 1: bits 2i, 2i+1 of a byte are bits 4, 5 of quad 4h+i
- *   3  2 lines h = 0, 1: bits 2i, 2i+1 of a byte are bits 0, 1 of quad 4h+i; then a line whose bit q
- *      is bit 2 of quad q
+ *   3  2 lines h = 0, 1: bits 2i, 2i+1 of a byte are bits 0, 1 of quad 4h+i; then a line whose
+ *      bit q is bit 2 of quad q
  *   2  the first two lines of these
  *
  * How its scales lie, and in groups of how many blocks:
@@ -34,8 +34,8 @@
  *   E8       8         2: u8 e[8][16], the exponent field of a float
  *   E4M3     8         5: u8 e4m3[16 halves][16], float factor[16]
  *
- * A sub-block's scale is widened to a byte: Q4_K takes 4.625 bits a weight instead of 4.5, Q6_K 6.625
- * instead of 6.5625. Types whose files are packed tighter than 3 bits (IQ2, IQ1) take 3.625, the
+ * A sub-block's scale is widened to a byte: Q4_K takes 4.625 bits a weight instead of 4.5, Q6_K
+ * 6.625 instead of 6.5625. Types whose files are packed tighter than 3 bits (IQ2, IQ1) take 3.625, the
  * ternary ones 2.5.
  */
 #ifndef TR_ENGINE_KERNELS_PANEL_H
@@ -117,6 +117,27 @@ static inline enum tr_scales tr__scales(enum tr_wtype type)
         return TR_SCALES_E4M3;
     default:
         return TR_SCALES_F16;
+    }
+}
+
+/* Are its codes places in a table of values (tr__values)? */
+static inline bool tr__has_values(enum tr_wtype type)
+{
+    switch (type) {
+    case TR_W_IQ4_NL:
+    case TR_W_IQ4_XS:
+    case TR_W_MXFP4:
+    case TR_W_NVFP4:
+    case TR_W_IQ3_XXS:
+    case TR_W_IQ3_S:
+    case TR_W_IQ2_XXS:
+    case TR_W_IQ2_XS:
+    case TR_W_IQ2_S:
+    case TR_W_IQ1_S:
+    case TR_W_IQ1_M:
+        return true;
+    default:
+        return false;
     }
 }
 

@@ -39,9 +39,8 @@ const int8_t *tr__values(enum tr_wtype type)
     static const int8_t iq3_xxs[] = {4,  12,  20,  28,  36,  44,  52,  62,
                                      -4, -12, -20, -28, -36, -44, -52, -62};
     static const int8_t iq3_s[] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
-    static const int8_t iq2[] = {8, 25, 43, 0, -8, -25, -43, 0};
-    static const int8_t iq1[] = {-7, 1, 9, 0, -9, -1, 7, 0};
-    static const int8_t q3_k[] = {-4, -3, -2, -1, 0, 1, 2, 3};
+    static const int8_t iq2[16] = {8, 25, 43, 0, -8, -25, -43};
+    static const int8_t iq1[16] = {-7, 1, 9, 0, -9, -1, 7};
     switch (type) {
     case TR_W_IQ4_NL:
     case TR_W_IQ4_XS:
@@ -60,8 +59,6 @@ const int8_t *tr__values(enum tr_wtype type)
     case TR_W_IQ1_S:
     case TR_W_IQ1_M:
         return iq1;
-    case TR_W_Q3_K:
-        return q3_k;
     default:
         return NULL;
     }

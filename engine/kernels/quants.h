@@ -59,7 +59,7 @@ void tr__file_block_read(enum tr_wtype type, const uint8_t *row, int index,
 /* The same of the IQ1, IQ2 and IQ3 types: run s = 0..7 of the block at b (blocks_iq.c). */
 void tr__iq_block_read(enum tr_wtype type, const uint8_t *b, int s, struct tr_file_block *ret);
 
-/* The value of every code: 16 of them for codes of 4 bits, 8 for 3; NULL: code - tr__offset(type). */
+/* The values of codes 0..15 (of 3 bits: 0..7, then zeros), or NULL: a value is code - offset. */
 const int8_t *tr__values(enum tr_wtype type);
 
 /* What a linear code is less. */
@@ -72,6 +72,8 @@ static inline int tr__offset(enum tr_wtype type)
         return 8;
     case TR_W_Q5_0:
         return 16;
+    case TR_W_Q3_K:
+        return 4;
     case TR_W_Q6_K:
         return 32;
     case TR_W_TQ1_0:

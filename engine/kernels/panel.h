@@ -35,8 +35,8 @@
  *   E4M3     8         5: u8 e4m3[16 halves][16], float factor[16]
  *
  * A sub-block's scale is widened to a byte: Q4_K takes 4.625 bits a weight instead of 4.5, Q6_K
- * 6.625 instead of 6.5625. Types whose files are packed tighter than 3 bits (IQ2, IQ1) take 3.625, the
- * ternary ones 2.5.
+ * 6.625 instead of 6.5625. Types whose files are packed tighter than 3 bits (IQ2, IQ1) take 3.625,
+ * the ternary ones 2.5.
  */
 #ifndef TR_ENGINE_KERNELS_PANEL_H
 #define TR_ENGINE_KERNELS_PANEL_H

@@ -10,27 +10,27 @@
  *   Q5_1   d, m, qh, qs[16]                   w = d q + m
  *   IQ4_NL d, qs[16] halves                   w = d T[q]
  *   MXFP4  u8 e, qs[16] halves                w = 2^(e - 128) M[q]
- *   NVFP4  64: u8 e4m3[4], u8 qs[4][8]        w = e4m3 / 2 M[q], a scale every 16; in each 8 bytes k i
- *                                             is the low nibble and k i+8 the high one. The tensor
- *                                             beside it, "scale", is a factor of the whole matrix
+ *   NVFP4  64: u8 e4m3[4], u8 qs[4][8]        w = e4m3 / 2 M[q], a scale every 16; in each 8 bytes
+ *                                             k i is the low nibble and k i+8 the high one. The
+ *                                             tensor beside it, "scale", is a factor of the matrix
  *   Q1_0   128: d, u8 qs[16]                  w = bit ? d : -d
  *   Q2_0   64: d, u8 qs[16]                   w = d (q - 1), four to a byte, lowest bits first
  * The others have 256 elements:
- *   Q4_K   d, dmin, u8 scales[12], qs[128]    w = d sc q - dmin mn; 8 sub-blocks of 32 with 6-bit sc
- *                                             and mn; bytes 32i.. hold sub-block 2i in the low
+ *   Q4_K   d, dmin, u8 scales[12], qs[128]    w = d sc q - dmin mn; 8 sub-blocks of 32 with 6-bit
+ *                                             sc and mn; bytes 32i.. hold sub-block 2i in the low
  *                                             nibbles, 2i+1 in the high ones
  *   Q5_K   d, dmin, scales[12], u8 qh[32],    the same, and bit s of qh[i] is bit 4 of element i of
  *          qs[128]                            sub-block s
  *   Q6_K   u8 ql[128], u8 qh[64],             w = d sc (q - 32); a scale every 16 k. Half h of the
- *          i8 scales[16], d                   256 has ql[64h..], qh[32h..]: its run s = 0..3 of 32 k
- *                                             takes the nibble (low for s < 2) of ql[32 (s % 2) + i]
+ *          i8 scales[16], d                   256 has ql[64h..], qh[32h..]: its run s = 0..3 of 32
+ *                                             takes the nibble (low for s < 2) of byte 32 (s % 2) + i
  *                                             and bits 2s, 2s+1 of qh[i]
- *   Q2_K   u8 scales[16], qs[64], d, dmin     w = d sc q - dmin mn; nibbles sc (low) and mn every 16;
- *                                             run s of half h: bits 2s, 2s+1 of qs[32h + i]
+ *   Q2_K   u8 scales[16], qs[64], d, dmin     w = d sc q - dmin mn; nibbles sc (low) and mn every
+ *                                             16; run s of half h: bits 2s, 2s+1 of qs[32h + i]
  *   Q3_K   u8 hmask[32], qs[64], scales[12],  w = d (sc - 32) q; q: two bits as Q2_K, less 4 unless
  *          d                                  bit 4h+s of hmask[i] is set; see read_q3_k
- *   IQ4_XS d, u16 high, u8 low[4], qs[128]    w = d (sc - 32) T[q]; run s: 16 bytes halves; sc has its
- *                                             low nibble in `low`, its two high bits in `high`
+ *   IQ4_XS d, u16 high, u8 low[4], qs[128]    w = d (sc - 32) T[q]; run s: 16 bytes halves; sc has
+ *                                             its low nibble in `low`, two high bits in `high`
  *   TQ1_0  qs[48], qh[4], d                   w = d (t - 1); five trits a byte, see read_tq1_0
  *   TQ2_0  qs[64], d                          w = d (t - 1); as Q2_K's qs
  *   IQ3_*, IQ2_*, IQ1_*                       see blocks_iq.c

@@ -34,7 +34,8 @@ enum {
 };
 
 /* Any JSON value, scalars included. TR_EINVAL with line, column and byte position, or because its
- * values would take too much memory; TR_ENOMEM. Free the document with tr_json_free. Thread-safe. */
+ * values would take too much memory; TR_ENOMEM. Free the document with tr_json_free.
+ * Thread-safe. */
 TR_NODISCARD int tr_json_parse(struct json_t **ret, const void *bytes, size_t n,
                                struct tr_err *err);
 /* Same for a file of at most max_bytes, which is the bound of its memory. TR_EIO (errno text),
@@ -69,8 +70,8 @@ struct tr_json tr_json_root(struct json_t *doc, const char *file);
 struct tr_json tr_json_get(const struct tr_json *object, const char *key);
 /* Element i; absent beyond the end or if `array` is no array. */
 struct tr_json tr_json_at(const struct tr_json *array, size_t i);
-/* Walks the members in file order: start with *iter = NULL; false at the end (and for no object).
- */
+/* Walks the members in file order: start with *iter = NULL; false at the end (and for no
+ * object). */
 bool tr_json_next(const struct tr_json *object, void **iter, struct tr_json *ret);
 
 enum tr_json_type tr_json_type(const struct tr_json *v);

@@ -39,7 +39,7 @@ static int read_fields(const struct tr_json *root, struct tr_sampling_defaults *
 {
     int r = tr_json_expect(root, TR_JSON_OBJECT, err);
     for (size_t i = 0; i < TR_ARRAY_LEN(fields) && !r; i++) {
-        double x = NAN;
+        double x = (double)NAN;
         r = tr_json_opt_double(root, fields[i].json, fields[i].min, fields[i].max, &x, err);
         put(s, &fields[i], x);
     }
@@ -76,7 +76,7 @@ int tr_gguf_generation(const struct tr_gguf *g, struct tr_generation *ret, struc
     int r = 0;
     *s = nothing;
     for (size_t i = 0; i < TR_ARRAY_LEN(fields) && !r; i++) {
-        double x = NAN;
+        double x = (double)NAN;
         r = tr_gguf_double(g, fields[i].gguf, false, fields[i].min, fields[i].max, &x, err);
         put(s, &fields[i], x);
     }

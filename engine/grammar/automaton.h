@@ -1,6 +1,6 @@
 /*
- * Deterministic automata over bytes, for what expressions alone cannot say: both of two languages, or
- * one without the other. They are made while compiling and emitted into the node table.
+ * Deterministic automata over bytes, for what expressions alone cannot say: both of two languages,
+ * or one without the other. They are made while compiling and emitted into the node table.
  */
 #ifndef TR_ENGINE_GRAMMAR_AUTOMATON_H
 #define TR_ENGINE_GRAMMAR_AUTOMATON_H

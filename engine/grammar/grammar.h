@@ -3,10 +3,11 @@
  *
  * A grammar is compiled from a JSON schema, a regular expression, a list of choices or a GBNF/EBNF
  * text into a table of byte nodes (nodes.h). A state is the place of one sequence in a text of the
- * grammar: it is advanced by tokens, can be rolled back and copied, and is asked for the mask of its
- * next token. A mask is exact: an id is in it if and only if the text with the token's bytes added
- * can still become a text of the grammar (with bytes; a vocabulary that lacks a byte may end in a
- * place where no token fits). What cannot be done within the bounds is an error, never a wrong mask.
+ * grammar: it is advanced by tokens, can be rolled back and copied, and is asked for the mask of
+ * its next token. A mask is exact: an id is in it if and only if the text with the token's bytes
+ * added can still become a text of the grammar (with bytes; a vocabulary that lacks a byte may end
+ * in a place where no token fits). What cannot be done within the bounds is an error, never a wrong
+ * mask.
  *
  * Any thread may use a grammar and its states; calls on the states of one grammar take that
  * grammar's lock. One state is used by one thread at a time.
@@ -25,13 +26,14 @@ struct tr_grammar_vocab;
 
 /* ---- vocabulary ---- */
 
-/* The bytes of a token, NULL if the id has none; *ret_special: a control token, never matched by its
- * text. */
+/* The bytes of a token, NULL if the id has none; *ret_special: a control token, never matched by
+ * its text. */
 typedef const char *tr_grammar_piece_fn(const void *tokens, int32_t id, size_t *ret_n,
                                         bool *ret_special);
 
 /* Built once for ids 0..n_ids-1; keeps nothing of `tokens`. Tokens longer than 255 bytes are never
- * allowed. TR_ENOMEM, TR_EINVAL (n_ids < 1), TR_EUNSUPPORTED (over 16 million bytes that differ). */
+ * allowed. TR_ENOMEM, TR_EINVAL (n_ids < 1), TR_EUNSUPPORTED (over 16 million bytes that
+ * differ). */
 TR_NODISCARD int tr_grammar_vocab_open(struct tr_grammar_vocab **ret, int n_ids,
                                        tr_grammar_piece_fn *piece, const void *tokens);
 struct tr_grammar_vocab *tr_grammar_vocab_close(struct tr_grammar_vocab *v); /* NULL ok */
@@ -68,11 +70,11 @@ struct tr_grammar_source {
     int indent; /* 0..TR_GRAMMAR_INDENT_MAX */
 };
 
-/* The vocabulary (borrowed, must outlive the grammar; NULL: no masks can be asked for) belongs to the
- * grammar. Work and memory are bounded by counted steps, some 100 ms and 16 MiB worth.
- * TR_EINVAL (malformed; err->param is the JSON pointer or "", the text names the keyword or the byte
- * position), TR_EUNSUPPORTED (what cannot be done, or too large), TR_ENOMEM. The grammar begins with
- * one reference. */
+/* The vocabulary (borrowed, must outlive the grammar; NULL: no masks can be asked for) belongs to
+ * the grammar. Work and memory are bounded by counted steps, some 100 ms and 16 MiB worth.
+ * TR_EINVAL (malformed; err->param is the JSON pointer or "", the text names the keyword or the
+ * byte position), TR_EUNSUPPORTED (what cannot be done, or too large), TR_ENOMEM. The grammar
+ * begins with one reference. */
 TR_NODISCARD int tr_grammar_compile(struct tr_grammar **ret, const struct tr_grammar_source *source,
                                     const struct tr_grammar_vocab *vocab, struct tr_err *err);
 struct tr_grammar *tr_grammar_ref(struct tr_grammar *g);   /* returns g */

@@ -3,9 +3,9 @@
  *
  * A grammar is a set of rules; a rule is a graph of nodes over bytes, entered at its start and left
  * at its MATCH node. A node either takes one byte of a range, or takes nothing: it splits, calls a
- * rule, or works on the rule's counter, of which every activation of a rule has one, beginning at 0.
- * Nodes are emitted backwards: each names the node that follows, which exists already. Equal nodes
- * are one node, so that lists of words end in shared tails. Node 0 fails.
+ * rule, or works on the rule's counter, of which every activation of a rule has one, beginning at
+ * 0. Nodes are emitted backwards: each names the node that follows, which exists already. Equal
+ * nodes are one node, so that lists of words end in shared tails. Node 0 fails.
  *
  * Errors are sticky: after the first, every function returns 0 and b->r says why.
  */

@@ -1,5 +1,5 @@
-/* Formats as patterns of the whole string. Days of months and leap years are exact; the rest follows
- * the RFCs' grammars, a subset where they allow more than is useful. */
+/* Formats as patterns of the whole string. Days of months and leap years are exact; the rest
+ * follows the RFCs' grammars, a subset where they allow more than is useful. */
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"

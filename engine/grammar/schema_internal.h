@@ -2,10 +2,10 @@
  * JSON Schema to nodes, the parts' common ground.
  *
  * What a value must satisfy is a list of terms: "this schema holds", "this one does not", and the
- * pieces these fall into. schema_terms.c takes a list apart until only keywords without a choice are
- * left (allOf and $ref join, anyOf, oneOf, not and if split), schema_shape.c sums the keywords up in
- * a shape, and schema_{string,number,object,array,values}.c emit the shape. Equal lists are one rule,
- * which is how recursion ends.
+ * pieces these fall into. schema_terms.c takes a list apart until only keywords without a choice
+ * are left (allOf and $ref join, anyOf, oneOf, not and if split), schema_shape.c sums the keywords
+ * up in a shape, and schema_{string,number,object,array,values}.c emit the shape. Equal lists are
+ * one rule, which is how recursion ends.
  */
 #ifndef TR_ENGINE_GRAMMAR_SCHEMA_INTERNAL_H
 #define TR_ENGINE_GRAMMAR_SCHEMA_INTERNAL_H

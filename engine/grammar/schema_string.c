@@ -1,5 +1,5 @@
-/* Strings: any spelling where nothing but the length matters, else each character as it is or by the
- * escape that JSON demands. */
+/* Strings: any spelling where nothing but the length matters, else each character as it is or by
+ * the escape that JSON demands. */
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"

@@ -144,7 +144,8 @@ void srv_translate_foreign(struct srv_translation *t, const struct tr_json *item
     tr_buf_done(&text);
 }
 
-/* The assistant's message; a new one if the open one has any of the keys already, for the order matters. */
+/* The assistant's message; a new one if the open one has any of the keys already, for the order
+ * matters. */
 static json_t *turn(struct srv_translation *t, const char *has, const char *has_too)
 {
     if (t->turn && (json_object_get(t->turn, has) || json_object_get(t->turn, has_too)))

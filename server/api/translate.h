@@ -1,8 +1,8 @@
 /*
  * Other APIs' requests into messages and tools of the chat form.
  *
- * Values are taken over by reference, so that nothing is copied and every byte of them stays what it was. A failed
- * allocation is remembered: build everything, then srv_translation_use says it.
+ * Values are taken over by reference, so that nothing is copied and every byte of them stays what
+ * it was. A failed allocation is remembered: build everything, then srv_translation_use says it.
  */
 #ifndef TR_SERVER_API_TRANSLATE_H
 #define TR_SERVER_API_TRANSLATE_H
@@ -23,8 +23,9 @@ void srv_translation_done(struct srv_translation *t);
 TR_NODISCARD int srv_translation_use(struct srv_translation *t, struct srv_dialog *d,
                                      struct tr_err *err);
 
-/* A list of text parts from a string, or from a list of parts whose type is one of `types` (NULL-terminated) and whose
- * text is a string; absent and null are an empty list. *ret is owned. Anything else: TR_EINVAL at the place. */
+/* A list of text parts from a string, or from a list of parts whose type is one of `types`
+ * (NULL-terminated) and whose text is a string; absent and null are an empty list. *ret is owned.
+ * Anything else: TR_EINVAL at the place. */
 TR_NODISCARD int srv_translate_parts(const struct tr_json *v, const char *const *types,
                                      struct json_t **ret, struct tr_err *err);
 
@@ -32,12 +33,13 @@ TR_NODISCARD int srv_translate_parts(const struct tr_json *v, const char *const 
 void srv_translate_message(struct srv_translation *t, const char *role, struct json_t *content);
 void srv_translate_result(struct srv_translation *t, const struct tr_json *call_id,
                           struct json_t *content);
-/* A tool's result as the client's form has it: the call's id and the content (see srv_translate_parts) are members of
- * `object` under these names. TR_EINVAL at the place. */
+/* A tool's result as the client's form has it: the call's id and the content (see
+ * srv_translate_parts) are members of `object` under these names. TR_EINVAL at the place. */
 TR_NODISCARD int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *object,
                                            const char *id_name, const char *content_name,
                                            const char *const *types, struct tr_err *err);
-/* To the assistant's open message: begins one if there is none, or if it already has what is given. */
+/* To the assistant's open message: begins one if there is none, or if it already has what is
+ * given. */
 void srv_translate_said(struct srv_translation *t, struct json_t *content);
 void srv_translate_thought(struct srv_translation *t, const struct tr_json *text);
 void srv_translate_call(struct srv_translation *t, const struct tr_json *id,

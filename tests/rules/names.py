@@ -9,6 +9,7 @@ EXPORTS = {"config": r"tr_", "engine": r"tr_", "server": r"srv_|main$"}
 FACES = {
     "engine/engine.h": (r"engine/run/\w+\.c", "the engine's public face"),
     "engine/job.h": (r"engine/run/request\.c", "a job is the engine's request as others see it"),
+    "engine/grammar/compile.h": (r"engine/grammar/\w+\.c", "what compiling is made of, a language a file"),
     "engine/grammar/expr.h": (r"engine/grammar/\w+\.c", "expressions and the two languages that are read into them"),
     "engine/grammar/grammar.h": (r"engine/grammar/\w+\.c", "the room's public face"),
     "engine/grammar/machine.h": (r"engine/grammar/\w+\.c", "the machine's parts: store, step, relaxing"),

@@ -85,7 +85,7 @@ BREACHES = [
     ("constants", {"config/buf.c": swap("#include <stdio.h>", "#define BYTES (1U << 20)")}, "config/buf.c:3: BYTES is a constant"),
     ("error-variable", {"config/buf.c": swap("int r =", "int rc =")}, "config/buf.c:9: rc"),
     ("error-variable", {"config/buf.c": swap("int r =", "int a = 1, ret =")}, "config/buf.c:9: ret"),
-    ("sizes", {"config/buf.c": more("\n" * 500)}, "config/buf.c: 511 lines"),
+    ("sizes", {"config/buf.c": more("\n" * 600)}, "config/buf.c: 611 lines"),
     ("public-face", {"engine/engine.h": more("\n" * 200)}, "engine/engine.h: 206 lines"),
     ("head-comments", {"server/main.c": swap("/* main */\n", "")}, "server/main.c:1: no head comment"),
     ("words", {"config/buf.c": more("/* TO" "DO */\n")}, "config/buf.c:12: unfinished"),

@@ -112,7 +112,7 @@ static int keep_share(struct entry *e, int n, double share, double *edge)
 static double plain_filter(const struct bench *b, const struct tr_sampling *p, double *probs)
 {
     static struct entry e[MAX_VOCAB];
-    double max = -INFINITY, edge = 1, total = 0;
+    double max = -HUGE_VAL, edge = 1, total = 0;
     int n = 0;
     for (int i = 0; i < b->vocab; i++)
         if (tr_idset_has(b->valid, i))

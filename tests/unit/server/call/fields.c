@@ -49,8 +49,8 @@ static void test_defaults(void **state)
     (void)state;
     static const char *const texts[] = {
         "{}",
-        "{\"flag\":null,\"count\":null,\"limit\":null,\"share\":null,\"value\":null,"
-        "\"magic\":null,\"note\":null}",
+        ("{\"flag\":null,\"count\":null,\"limit\":null,\"share\":null,\"value\":null,"
+         "\"magic\":null,\"note\":null}"),
         "{\"note\":{\"x\":[1]},\"other\":5}"};
     for (size_t i = 0; i < TR_ARRAY_LEN(texts); i++) {
         struct params p;

@@ -95,6 +95,10 @@ struct subsets {
     uint32_t *table, table_cap;
     uint32_t *mark, stamp; /* of nodes visited */
     uint32_t *todo;
+    uint32_t heads[256]; /* per class: the nodes to go on with, a list through `links` */
+    uint32_t *links;     /* pairs: node, next pair + 1 */
+    uint32_t n_links, links_cap;
+    uint32_t *alone; /* of a node: the state of what is reached from it alone, 0 = not known */
 };
 
 static bool grow(struct tr__nodes *b, uint32_t **list, uint32_t *cap, uint32_t need)
@@ -196,29 +200,48 @@ static void classify(const struct tr__nodes *b, struct tr__dfa *d)
     d->n_classes = class + 1;
 }
 
+/* Sorts the nodes that follow a state by the classes of bytes that lead there. */
+static void sort_targets(struct subsets *s, const struct tr__dfa *d, uint32_t state)
+{
+    s->n_links = 0;
+    memset(s->heads, 0, sizeof(s->heads));
+    for (uint32_t i = s->begin[state]; i < s->begin[state + 1]; i++) {
+        struct tr__node x = s->b->nodes[s->members[i]];
+        if (x.op != TR__OP_BYTE || !tr__spend(s->b, 1))
+            continue;
+        for (unsigned c = d->class_of[x.lo]; c <= d->class_of[x.hi]; c++) {
+            if (!grow(s->b, &s->links, &s->links_cap, 2 * s->n_links + 2))
+                return;
+            s->links[2 * s->n_links] = x.next;
+            s->links[2 * s->n_links + 1] = s->heads[c];
+            s->heads[c] = ++s->n_links;
+        }
+    }
+    tr__spend(s->b, s->n_links / 2);
+}
+
 static void determinise(struct subsets *s, struct tr__dfa *d, uint32_t start)
 {
-    uint8_t first_of[256];
-
     classify(s->b, d);
-    for (int i = 255; i >= 0; i--)
-        first_of[d->class_of[i]] = (uint8_t)i;
     tr__dfa_add(s->b, d);
     s->stamp = 1;
     reach(s, start);
     state_of(s, d, 0);
     for (uint32_t state = 1; state < d->n && s->b->r == 0; state++) {
+        sort_targets(s, d, state);
         for (uint32_t c = 0; c < d->n_classes && s->b->r == 0; c++) {
-            uint32_t first = s->n, to;
-            s->stamp++;
-            for (uint32_t i = s->begin[state]; i < s->begin[state + 1]; i++) {
-                struct tr__node x = s->b->nodes[s->members[i]];
-                if (x.op == TR__OP_BYTE && x.lo <= first_of[c] && first_of[c] <= x.hi)
-                    reach(s, x.next);
+            uint32_t first = s->n, to, head = s->heads[c];
+            uint32_t only = head && s->links[2 * head - 1] == 0 ? s->links[2 * head - 2] : 0;
+            if (s->alone[only]) {
+                d->to[state * d->n_classes + c] = s->alone[only];
+                continue;
             }
-            tr__spend(s->b, s->begin[state + 1] - s->begin[state]);
+            s->stamp++;
+            for (uint32_t i = s->heads[c]; i; i = s->links[2 * i - 1])
+                reach(s, s->links[2 * i - 2]);
             to = state_of(s, d, first);
             d->to[state * d->n_classes + c] = to;
+            s->alone[only] = only ? to : 0;
         }
     }
 }
@@ -240,8 +263,9 @@ void tr__dfa_of(struct tr__exprs *x, uint32_t e, enum tr__match_kind kind,
     start = tr__emit_match(x, e, kind, spelling, true, tr__match(&own));
     s.table = calloc(s.table_cap, sizeof(*s.table));
     s.mark = calloc(own.n + 1, sizeof(*s.mark));
+    s.alone = calloc(own.n + 1, sizeof(*s.alone));
     s.todo = malloc((2 * (size_t)own.n + 8) * sizeof(*s.todo));
-    if (s.table && s.mark && s.todo)
+    if (s.table && s.mark && s.todo && s.alone)
         determinise(&s, ret, start);
     else
         tr__nodes_fail(&own, TR_ENOMEM, NULL, "out of memory");
@@ -252,8 +276,10 @@ void tr__dfa_of(struct tr__exprs *x, uint32_t e, enum tr__match_kind kind,
     free(s.table);
     free(s.mark);
     free(s.todo);
+    free(s.alone);
     free(s.members);
     free(s.begin);
+    free(s.links);
     tr__nodes_done(&own);
 }
 
@@ -340,74 +366,101 @@ void tr__dfa_meet(struct tr__nodes *b, struct tr__dfa *d, struct tr__dfa *e, boo
     *d = out;
 }
 
-/* ---- into nodes ---- */
+/* ---- without a few words ---- */
 
-static uint32_t target(const struct tr__dfa *d, uint32_t state, unsigned byte)
+/* The same language with a class of its own for each byte of the words, and room to come. */
+static void refine(struct tr__nodes *b, struct tr__dfa *d, const struct tr_grammar_text *words,
+                   uint32_t n)
 {
-    return d->to[state * d->n_classes + d->class_of[byte]];
-}
+    struct tr__dfa out = {0};
+    uint8_t alone[256] = {0}, first_of[256];
+    uint32_t classes = 0;
 
-/* From state, a byte lo..hi and `more` continuation bytes all lead to `to`. */
-static bool all_lead(const struct tr__dfa *d, uint32_t state, unsigned lo, unsigned hi, int more,
-                     uint32_t to)
-{
-    for (unsigned byte = lo; byte <= hi; byte++) {
-        uint32_t next = target(d, state, byte);
-        if (next == 0 || (byte > lo && d->class_of[byte] == d->class_of[byte - 1]))
-            continue;
-        if (more == 0 ? next != to : !all_lead(d, next, 0x80, 0xBF, more - 1, to))
-            return false;
+    for (uint32_t i = 0; i < n; i++)
+        for (size_t k = 0; k < words[i].n; k++)
+            alone[(uint8_t)words[i].bytes[k]] = 1;
+    for (unsigned i = 0; i < 256; i++) {
+        uint32_t c = 0;
+        while (!alone[i] && c < classes &&
+               (alone[first_of[c]] || d->class_of[first_of[c]] != d->class_of[i]))
+            c++;
+        if (alone[i] || c == classes)
+            first_of[c = classes++] = (uint8_t)i;
+        out.class_of[i] = (uint8_t)c;
     }
-    for (unsigned byte = lo; byte <= hi; byte++)
-        if (target(d, state, byte) == 0)
-            return false;
-    return true;
-}
-
-/* Every clean character leads from the state to itself. */
-static bool is_clean(const struct tr__dfa *d, uint32_t q)
-{
-    uint32_t e0 = target(d, q, 0xE0), ed = target(d, q, 0xED), f0 = target(d, q, 0xF0),
-             f4 = target(d, q, 0xF4);
-
-    return all_lead(d, q, 0x20, '"' - 1, 0, q) && all_lead(d, q, '"' + 1, '\\' - 1, 0, q) &&
-           all_lead(d, q, '\\' + 1, 0x7E, 0, q) && all_lead(d, q, 0xC2, 0xDF, 1, q) &&
-           all_lead(d, q, 0xE1, 0xEC, 2, q) && all_lead(d, q, 0xEE, 0xEF, 2, q) &&
-           all_lead(d, q, 0xF1, 0xF3, 3, q) && e0 && all_lead(d, e0, 0xA0, 0xBF, 1, q) && ed &&
-           all_lead(d, ed, 0x80, 0x9F, 1, q) && f0 && all_lead(d, f0, 0x90, 0xBF, 2, q) && f4 &&
-           all_lead(d, f4, 0x80, 0x8F, 2, q);
-}
-
-static uint32_t emit_state(struct tr__nodes *b, const struct tr__dfa *d, const uint32_t *holes,
-                           uint32_t state)
-{
-    unsigned clean = is_clean(d, state) ? TR__NODE_CLEAN_STAR : 0;
-    uint32_t out = 0;
-
-    for (unsigned lo = 0, hi; lo < 256; lo = hi + 1) {
-        uint32_t to = target(d, state, lo);
-        for (hi = lo; hi < 255 && target(d, state, hi + 1) == to; hi++)
-            ;
-        if (to)
-            out = tr__split(b, tr__byte(b, lo, hi, to == state ? clean : 0, holes[to]), out);
+    out.n_classes = classes;
+    for (uint32_t i = 0; i < d->n && b->r == 0; i++) {
+        tr__dfa_add(b, &out);
+        out.accept[i] = d->accept[i];
+        for (uint32_t c = 0; c < classes; c++)
+            out.to[i * classes + c] = d->to[i * d->n_classes + d->class_of[first_of[c]]];
     }
-    return out;
+    tr__dfa_done(d);
+    *d = out;
 }
 
-uint32_t tr__dfa_emit(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next)
+/* A copy of a state, to be left by other ways. */
+static uint32_t copy_state(struct tr__nodes *b, struct tr__dfa *d, uint32_t state)
 {
-    uint32_t *holes, start;
+    uint32_t copy = tr__dfa_add(b, d);
 
-    if (tr__dfa_empty(d) || next == 0 || !tr__spend(b, 64 * (int64_t)d->n))
-        return 0;
-    holes = calloc(d->n, sizeof(*holes));
-    if (!holes)
-        return tr__nodes_fail(b, TR_ENOMEM, NULL, "out of memory");
-    for (uint32_t i = 1; i < d->n; i++)
-        holes[i] = tr__hole(b);
-    for (uint32_t i = 1; i < d->n && b->r == 0; i++)
-        tr__patch(b, holes[i], emit_state(b, d, holes, i), d->accept[i] ? next : 0);
-    start = holes[1];
-    free(holes);
-    return b->r ? 0 : start;
+    if (copy) {
+        memcpy(d->to + (size_t)copy * d->n_classes, d->to + (size_t)state * d->n_classes,
+               d->n_classes * sizeof(*d->to));
+        d->accept[copy] = d->accept[state];
+    }
+    return copy;
+}
+
+void tr__dfa_drop_words(struct tr__nodes *b, struct tr__dfa *d, const struct tr_grammar_text *words,
+                        uint32_t n)
+{
+    uint32_t shared, start;
+
+    if (tr__dfa_empty(d) || n == 0)
+        return;
+    refine(b, d, words, n);
+    /* The start moves to a copy, so that every state below `shared` keeps its meaning. */
+    start = copy_state(b, d, 1);
+    for (uint32_t i = 0; i < start * d->n_classes && b->r == 0; i++)
+        if (d->to[i] == 1)
+            d->to[i] = start;
+    for (uint32_t c = 0; c < d->n_classes && b->r == 0; c++)
+        if (d->to[start * d->n_classes + c] == 1)
+            d->to[start * d->n_classes + c] = start;
+    shared = start;
+    for (uint32_t i = 0; i < n && b->r == 0; i++) {
+        uint32_t at = 1;
+        for (size_t k = 0; k < words[i].n && at && b->r == 0; k++) {
+            size_t edge = (size_t)at * d->n_classes + d->class_of[(uint8_t)words[i].bytes[k]];
+            uint32_t to = d->to[edge];
+            if (to && to <= shared) {
+                to = copy_state(b, d, to);
+                d->to[edge] = to;
+            }
+            at = to;
+        }
+        if (at && b->r == 0)
+            d->accept[at] = 0;
+    }
+    tr__dfa_trim(b, d);
+}
+
+void tr__dfa_copy(struct tr__nodes *b, const struct tr__dfa *from, struct tr__dfa *ret)
+{
+    size_t words = (size_t)from->n * from->n_classes;
+
+    *ret = *from;
+    ret->cap = from->n;
+    ret->to = malloc((words + 1) * sizeof(*ret->to));
+    ret->accept = malloc(from->n + 1u);
+    if (!ret->to || !ret->accept) {
+        tr__nodes_fail(b, TR_ENOMEM, NULL, "out of memory");
+        tr__dfa_done(ret);
+        return;
+    }
+    if (from->n > 0) {
+        memcpy(ret->to, from->to, words * sizeof(*ret->to));
+        memcpy(ret->accept, from->accept, from->n);
+    }
 }

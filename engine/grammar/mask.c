@@ -51,8 +51,8 @@ static bool is_unclean(unsigned lo, unsigned hi)
     return hi < 0x20 || (lo == hi && (lo == '"' || lo == '\\' || lo == 0x7F));
 }
 
-/* From c clean characters only go round one loop, and when that has taken its last there is no
- * other way for them: so longer clean tokens do not fit. */
+/* From c clean characters only go round one loop, and when that has taken its last there is no other
+ * way for them: so longer clean tokens do not fit. */
 static bool confined(struct tr_grammar *g, uint32_t config, uint32_t slack)
 {
     const struct tr__config *c = tr__config_at(g, config);

@@ -47,9 +47,10 @@ struct tr__rule {
     uint32_t start;    /* node, 0 until set */
     uint32_t match;    /* its MATCH node */
     uint32_t min, max; /* of the counter: over `min` nothing more is asked, `max` is never passed */
+    uint32_t margin;   /* below max, where bounds of its nodes may stand */
     uint32_t body;     /* the rule that a counted repetition calls; TR__NONE */
     uint32_t rank;     /* a rule comes after those that can call it without taking a byte */
-    bool counted; /* one INC and one MIN bound only, min and max: far from both it is forgotten */
+    bool counted;      /* no bounds but these: far from them the counter is forgotten */
     bool nullable;
     const char *name; /* for messages while compiling, in the source; NULL */
     uint32_t name_bytes;
@@ -71,9 +72,9 @@ struct tr__nodes {
 };
 
 enum {
-    TR__MAX_NODES = 600000,
-    TR__MAX_DEPTH = 256,        /* activations on the stack */
-    TR__COMPILE_FUEL = 20000000 /* about 100 ms */
+    TR__MAX_NODES = 400000,
+    TR__MAX_DEPTH = 256,       /* activations on the stack */
+    TR__COMPILE_FUEL = 8000000 /* about 100 ms */
 };
 
 TR_NODISCARD int tr__nodes_init(struct tr__nodes *b, struct tr_err *err);

@@ -1,7 +1,6 @@
 /*
- * Regular expressions of ECMAScript, as far as they are regular: no look-around, no
- * back-references, no word borders. Groups and lazy quantifiers make no difference to what is
- * matched.
+ * Regular expressions of ECMAScript, as far as they are regular: no look-around, no back-references,
+ * no word borders. Groups and lazy quantifiers make no difference to what is matched.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "engine/grammar/expr.h"
 #include "engine/text/unicode.h"
 
-enum { REPEAT_MAX = 1000000 };
+enum { REPEAT_MAX = 1000000, PATTERN_MAX = 100000 };
 
 struct parser {
     struct tr__exprs *x;
@@ -372,6 +371,8 @@ uint32_t tr__regex_parse(struct tr__exprs *x, const char *text, size_t n, const 
     struct parser p = {.x = x, .text = text, .param = param, .n = n};
     uint32_t e;
 
+    if (n > PATTERN_MAX)
+        return fail(&p, TR_EUNSUPPORTED, "larger than 100000 bytes, read");
     if (!tr_utf8_valid(text, n))
         return fail(&p, TR_EINVAL, "not UTF-8");
     e = parse_alternatives(&p);

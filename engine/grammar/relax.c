@@ -12,7 +12,8 @@ static uint32_t relaxed(const struct tr_grammar *g, uint32_t node, uint32_t coun
 
     if (!rule->counted || count == TR__FREE || count == TR__LOW)
         return count;
-    if (count >= rule->min && (rule->max == TR__NO_LIMIT || rule->max - count > g->longest))
+    if (count >= rule->min &&
+        (rule->max == TR__NO_LIMIT || rule->max - count > g->longest + rule->margin))
         return TR__FREE;
     if (count + g->longest < rule->min)
         return TR__LOW;

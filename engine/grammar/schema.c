@@ -265,6 +265,20 @@ static uint32_t emit_all(struct tr__schema *s, struct tr__terms *terms)
     return root;
 }
 
+/* An error from below, with the place that it belongs to. */
+static void place_error(struct tr__schema *s)
+{
+    struct tr__nodes *b = s->b;
+    struct tr_err inner;
+    int r = b->r;
+
+    if (r == 0 || r == TR_ENOMEM || !b->err || b->err->param[0] || !s->here)
+        return;
+    inner = *b->err;
+    b->r = 0;
+    tr__schema_fail(s, r, s->here, NULL, inner.msg);
+}
+
 static void done(struct tr__schema *s)
 {
     while (s->chunks) {
@@ -275,6 +289,7 @@ static void done(struct tr__schema *s)
     free(s->known);
     free(s->table);
     free(s->named);
+    tr__dfa_done(&s->any);
     tr__exprs_done(&s->x);
     tr_json_free(s->doc);
 }
@@ -297,6 +312,7 @@ uint32_t tr__compile_schema(struct tr__nodes *b, const struct tr_grammar_source 
         tr__refs_collect(&s);
         tr__term_add(&s, &terms, TR__TERM_IS, s.root, NULL);
         root = emit_all(&s, &terms);
+        place_error(&s);
     }
     done(&s);
     return root;

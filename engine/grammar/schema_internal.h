@@ -52,6 +52,7 @@ struct tr__schema {
     struct tr__exprs x;
     const struct tr_grammar_source *source;
     struct json_t *doc;
+    tr__site here; /* the schema under way, for errors that do not know their place */
     tr__site root;
     struct tr__chunk *chunks; /* arena */
     size_t arena_bytes;
@@ -67,6 +68,7 @@ struct tr__schema {
         bool anchor;
     } * named;
     uint32_t n_named, named_cap;
+    struct tr__dfa any;  /* all strings, JSON-spelled; empty until needed */
     uint32_t any_string; /* shared rules, TR__NONE until needed */
     uint32_t space;      /* white space with indentation */
 };
@@ -169,6 +171,8 @@ void tr__shape_of(struct tr__schema *s, const struct tr__terms *t, struct tr__sh
 
 uint32_t tr__emit_number(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);
 uint32_t tr__emit_string(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);
+/* All strings: shared, not to be changed. */
+const struct tr__dfa *tr__any_language(struct tr__schema *s);
 /* The contents of a string, without quotes, of any characters: the language of property names. */
 void tr__string_language(struct tr__schema *s, const struct tr__shape *shape, struct tr__dfa *ret);
 uint32_t tr__emit_array(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);

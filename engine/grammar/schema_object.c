@@ -321,14 +321,22 @@ static uint32_t emit_key_end(struct object *o, const struct tr__terms *t, uint32
     return tr__text(b, "\":", 2, tr__space(o->s, tr__call(b, tr__rule_of(o->s, t), 0, behind)));
 }
 
-static uint32_t declared_names(struct object *o)
+/* The declared names as they are spelled. */
+static struct tr_grammar_text *declared_names(struct object *o)
 {
-    uint32_t list = 0;
+    struct tr_grammar_text *words = tr__alloc(o->s, (o->n + 1) * sizeof(*words));
+    struct tr_buf spelled = {0};
 
-    for (uint32_t i = 0; i < o->n; i++)
-        tr__expr_append(&o->s->x, &list,
-                        tr__expr_text(&o->s->x, o->properties[i].name, o->properties[i].bytes));
-    return tr__expr_close(&o->s->x, TR__EXPR_ALT, list);
+    for (uint32_t i = 0; words && i < o->n; i++) {
+        tr_buf_clear(&spelled);
+        tr__json_spell(&spelled, o->properties[i].name, o->properties[i].bytes);
+        char *copy = tr__alloc(o->s, spelled.len + 1);
+        if (copy && spelled.len > 0)
+            memcpy(copy, spelled.data, spelled.len);
+        words[i] = (struct tr_grammar_text){copy, copy ? spelled.len : 0};
+    }
+    tr_buf_done(&spelled);
+    return o->s->b->r ? NULL : words;
 }
 
 /* Names that are not declared, match the patterns of the set and none else. */
@@ -336,16 +344,14 @@ static void further_names(struct object *o, const struct tr__dfa *names, unsigne
                           struct tr__dfa *ret)
 {
     struct tr__schema *s = o->s;
-    struct tr__shape any = {.max_length = TR__NO_LIMIT};
+    struct tr_grammar_text *words = declared_names(o);
     struct tr__dfa other = {0};
 
-    tr__string_language(s, &any, ret);
+    tr__dfa_copy(s->b, tr__any_language(s), ret);
     if (names && names_language(o, &other))
         tr__dfa_meet(s->b, ret, &other, false);
-    if (o->n > 0) {
-        tr__dfa_of(&s->x, declared_names(o), TR__MATCH_WHOLE, TR__SPELL_JSON, &other);
-        tr__dfa_meet(s->b, ret, &other, true);
-    }
+    if (words)
+        tr__dfa_drop_words(s->b, ret, words, o->n);
     for (uint32_t i = 0; i < o->n_patterns && s->b->r == 0; i++) {
         tr__pattern_language(s, &o->patterns[i].pattern, &other);
         tr__dfa_meet(s->b, ret, &other, !(set >> i & 1));

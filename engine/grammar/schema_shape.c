@@ -283,6 +283,7 @@ void tr__shape_of(struct tr__schema *s, const struct tr__terms *t, struct tr__sh
         const struct tr__term *x = &t->at[i];
         switch (x->kind) {
         case TR__TERM_BASE:
+            s->here = x->site;
             apply_all(s, ret, x->site);
             break;
         case TR__TERM_UNLESS:

@@ -115,21 +115,35 @@ static uint32_t words_of(struct tr__schema *s, const struct tr__shape *shape)
     return list ? tr__expr_close(&s->x, TR__EXPR_ALT, list) : 0;
 }
 
-void tr__string_language(struct tr__schema *s, const struct tr__shape *shape, struct tr__dfa *ret)
+const struct tr__dfa *tr__any_language(struct tr__schema *s)
+{
+    if (s->any.n == 0)
+        tr__dfa_of(&s->x, any_chars(s, 0, TR__NO_LIMIT), TR__MATCH_WHOLE, TR__SPELL_JSON, &s->any);
+    return &s->any;
+}
+
+/* All but the length. */
+static void language(struct tr__schema *s, const struct tr__shape *shape, struct tr__dfa *ret)
 {
     uint32_t words = words_of(s, shape);
     struct tr__dfa other = {0};
 
-    tr__dfa_of(&s->x, any_chars(s, 0, TR__NO_LIMIT), TR__MATCH_WHOLE, TR__SPELL_JSON, ret);
+    tr__dfa_copy(s->b, tr__any_language(s), ret);
     for (uint32_t i = 0; i < shape->n_patterns && s->b->r == 0; i++) {
-        const struct tr__pattern *p = &shape->patterns[i];
-        tr__pattern_language(s, p, &other);
-        tr__dfa_meet(s->b, ret, &other, p->without);
+        tr__pattern_language(s, &shape->patterns[i], &other);
+        tr__dfa_meet(s->b, ret, &other, shape->patterns[i].without);
     }
     if (words) {
         tr__dfa_of(&s->x, words, TR__MATCH_WHOLE, TR__SPELL_JSON, &other);
         tr__dfa_meet(s->b, ret, &other, true);
     }
+}
+
+void tr__string_language(struct tr__schema *s, const struct tr__shape *shape, struct tr__dfa *ret)
+{
+    struct tr__dfa other = {0};
+
+    language(s, shape, ret);
     if (shape->min_length > shape->max_length) {
         tr__dfa_done(ret);
     } else if (shape->min_length > 0 || shape->max_length != TR__NO_LIMIT) {
@@ -138,14 +152,34 @@ void tr__string_language(struct tr__schema *s, const struct tr__shape *shape, st
     }
 }
 
+/* Counted where that is exact, else the lengths are part of the automaton. */
+static uint32_t emit_language(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
+{
+    struct tr__dfa d = {0}, lengths = {0};
+    uint32_t out = 0;
+
+    language(s, shape, &d);
+    if (shape->max_length == TR__NO_LIMIT ||
+        !tr__dfa_emit_counted(s->b, &d, tr__any_language(s), shape->min_length, shape->max_length,
+                              next, &out)) {
+        if (shape->min_length > 0 || shape->max_length != TR__NO_LIMIT) {
+            length_dfa(s, shape->min_length, shape->max_length, &lengths);
+            tr__dfa_meet(s->b, &d, &lengths, false);
+        }
+        out = tr__dfa_emit(s->b, &d, next);
+    }
+    tr__dfa_done(&d);
+    return out;
+}
+
 uint32_t tr__emit_string(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
 {
     const struct tr__pattern *p = &shape->patterns[0];
     bool sized = shape->min_length > 0 || shape->max_length != TR__NO_LIMIT;
     bool words = words_of(s, shape) != 0;
-    struct tr__dfa d = {0};
-    uint32_t out;
 
+    if (shape->min_length > shape->max_length)
+        return 0;
     if (shape->n_patterns == 0 && !words)
         return emit_length(s, shape->min_length, shape->max_length, next);
     if (shape->n_patterns == 1 && !words && !sized && !p->without) {
@@ -153,8 +187,5 @@ uint32_t tr__emit_string(struct tr__schema *s, const struct tr__shape *shape, ui
         return quote(s, tr__emit_match(&s->x, e, p->whole ? TR__MATCH_WHOLE : TR__MATCH_PART,
                                        TR__SPELL_JSON, false, quote(s, next)));
     }
-    tr__string_language(s, shape, &d);
-    out = quote(s, tr__dfa_emit(s->b, &d, quote(s, next)));
-    tr__dfa_done(&d);
-    return out;
+    return quote(s, emit_language(s, shape, quote(s, next)));
 }

@@ -5,12 +5,13 @@
  *    "strings": ["..."], "walks": 3, "seed": 1, "steps": 200}
  *
  * {"error": "...", "code": -1, "param": "..."} if the grammar is refused, else
- * {"accepted": [true, ...], "walks": ["...", null, ...], "bytes": 123}: whether each string is a text of the grammar,
+ * {"accepted": [true, ...], "walks": ["...", null, ...], "bytes": 123, "compile_ms": 1.5}: whether each string is a text of the grammar,
  * and texts found by choosing tokens of the mask by chance (null: not at an end after that many steps).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config/json.h"
 #include "engine/grammar/grammar.h"
@@ -155,6 +156,14 @@ static void add_walks(const struct tool *t, struct tr_grammar *g, const struct t
     }
 }
 
+static double milliseconds(void) /* of this thread on a processor */
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
 static int answer(const struct tool *t, const char *text, size_t n, struct tr_buf *out)
 {
     struct tr_grammar *g = NULL;
@@ -162,11 +171,14 @@ static int answer(const struct tool *t, const char *text, size_t n, struct tr_bu
     struct tr_json line, strings = {0}, v;
     struct tr_err err = {0};
     const char *s;
+    double begin;
     int r = tr_json_parse(&doc, text, n, &err);
 
+    begin = milliseconds();
     line = tr_json_root(doc, NULL);
     if (r == 0)
         r = compile(t, &line, &g, &err);
+    begin = milliseconds() - begin;
     if (r == 0)
         r = tr_json_opt_array(&line, "strings", &strings, &err);
     if (r < 0) {
@@ -185,7 +197,7 @@ static int answer(const struct tool *t, const char *text, size_t n, struct tr_bu
         add_walks(t, g, &line, out);
         tr_buf_addf(out, "],\"bytes\":%zu", tr_grammar_bytes(g));
     }
-    tr_buf_adds(out, "}\n");
+    tr_buf_addf(out, ",\"compile_ms\":%.3f}\n", begin);
     tr_grammar_unref(g);
     tr_json_free(doc);
     return out->oom ? TR_ENOMEM : 0;

@@ -235,6 +235,32 @@ static void masks_are_exact(void **state)
     }
 }
 
+static const char *const schemas[] = {
+    "{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"string\",\"maxLength\":300},\"abc\":{"
+    "\"type\":\"integer\"},"
+    "\"x\":{\"enum\":[\"cat\",\"ab\",null,true,12]}},\"required\":[\"abc\"]}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"minItems\":2,"
+    "\"maxItems\":500}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":-1,\"maximum\":120},"
+    "\"minItems\":300}",
+    "{\"type\":\"string\",\"pattern\":\"^(a|\\\\u00e9){2,}x?$\",\"maxLength\":400}",
+    "{\"type\":\"string\",\"minLength\":200}",
+    "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"object\",\"maxProperties\":2},"
+    "\"properties\":{\"xyz\":{}}}",
+    "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":20},{\"type\":\"string\",\"pattern\":\"^ab\"},{"
+    "\"type\":\"array\"}]}",
+    "true",
+};
+
+static void masks_of_schemas_are_exact(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TR_ARRAY_LEN(schemas); i++) {
+        walk(&toy, TR_GRAMMAR_JSON_SCHEMA, schemas[i], 4, 25);
+        walk(&demo, TR_GRAMMAR_JSON_SCHEMA, schemas[i], 1, 25);
+    }
+}
+
 static void a_choice_is_spelled_out(void **state)
 {
     struct tr_grammar_text choices[] = {
@@ -350,9 +376,9 @@ static void a_full_store_is_collected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_are_exact),           cmocka_unit_test(a_choice_is_spelled_out),
-        cmocka_unit_test(forced_bytes_are_known),    cmocka_unit_test(steps_are_taken_back),
-        cmocka_unit_test(a_full_store_is_collected),
+        cmocka_unit_test(masks_are_exact),         cmocka_unit_test(masks_of_schemas_are_exact),
+        cmocka_unit_test(a_choice_is_spelled_out), cmocka_unit_test(forced_bytes_are_known),
+        cmocka_unit_test(steps_are_taken_back),    cmocka_unit_test(a_full_store_is_collected),
     };
 
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -19,6 +19,7 @@ struct pin {
     const int32_t *ids;
     int64_t n_ids;
     int64_t n_tokens; /* pinned */
+    uint64_t bytes;   /* that an empty one is to get */
     uint64_t aside;   /* bytes of local pages, kept from admission */
     bool good;        /* the pages' contents are complete */
     int status;
@@ -65,7 +66,7 @@ static void keep_or_let_go(struct tr_engine *e, struct pin *pin)
 {
     pin->aside = (uint64_t)pin->local.n * e->limits.local_page_cost;
     tr_schedule_set_aside(e->schedule, (int64_t)pin->aside);
-    if (pin->status == 0 && tr_schedule_keeps_promises(e->schedule))
+    if (pin->status == 0 && tr_schedule_has_room(e->schedule, 0))
         return;
     let_go(e, pin);
     pin->status = TR_ENOMEM;
@@ -82,10 +83,15 @@ static void pin_found(struct tr_engine *e, void *arg)
         keep_or_let_go(e, pin);
 }
 
+/* Cached pages are pushed out only for a prefix that can stay. */
 static void pin_empty(struct tr_engine *e, void *arg)
 {
     struct pin *pin = arg;
     const struct tr_prefix_shape *s = &e->limits.shape;
+    if (!tr_schedule_has_room(e->schedule, pin->bytes)) {
+        pin->status = TR_ENOMEM;
+        return;
+    }
     int64_t begin = pin->n_ids - tr_prefix_tail(s) * s->page_tokens;
     pin->n_tokens = pin->n_ids;
     if ((s->window > 1 && !tr_local_extend(e->pages, &pin->local, TR_MAX(begin, 0), pin->n_ids)) ||
@@ -274,6 +280,27 @@ int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t
     return 0;
 }
 
+/* Room for the content of a snapshot. */
+static int pin_content(struct pin *pin, const struct tr_engine *e, const char *name,
+                       const struct tr_snapshot_content *c, const uint64_t salt[2],
+                       struct tr_err *err)
+{
+    const struct tr_prefix_shape *s = &e->limits.shape;
+    int64_t n_pages = c->n_tokens / s->page_tokens;
+    if (c->n_local != TR_MIN(tr_prefix_tail(s), n_pages) || c->n_global != n_pages * s->has_global)
+        return tr_err_set(err, TR_EFORMAT, "snapshot", "snapshot %s lacks pages", name);
+    uint64_t bytes = (uint64_t)c->n_local * e->limits.local_page_cost +
+                     (uint64_t)c->n_global * e->limits.global_page_cost;
+    if (bytes > e->limits.budget_bytes)
+        return tr_err_set(err, TR_ENOFIT, "snapshot",
+                          "snapshot %s needs %llu bytes of the KV cache, which has %llu", name,
+                          (unsigned long long)bytes, (unsigned long long)e->limits.budget_bytes);
+    if (pin_init(pin, e, c->ids, c->n_tokens, salt) < 0)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    pin->bytes = bytes;
+    return 0;
+}
+
 int tr_engine_snapshot_restore(struct tr_engine *e, const char *name,
                                const struct tr_snapshot_scope *scope, struct tr_snapshot *ret,
                                struct tr_err *err)
@@ -286,14 +313,9 @@ int tr_engine_snapshot_restore(struct tr_engine *e, const char *name,
     if (r < 0)
         return r;
     struct tr_snapshot_content c = tr_snapshot_content(f);
-    const struct tr_prefix_shape *s = &e->limits.shape;
-    int64_t n_pages = c.n_tokens / s->page_tokens;
     struct pin pin = {0};
-    if (c.n_local != TR_MIN(tr_prefix_tail(s), n_pages) || c.n_global != n_pages * s->has_global)
-        r = tr_err_set(err, TR_EFORMAT, "snapshot", "snapshot %s lacks pages", name);
-    else if (pin_init(&pin, e, c.ids, c.n_tokens, scope->salt) < 0)
-        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    else
+    r = pin_content(&pin, e, name, &c, scope->salt, err);
+    if (r == 0)
         r = start(e, &pin, pin_empty, err);
     if (r == 0) {
         r = tr_snapshot_read(f, &pin.local, &pin.global, err);

@@ -117,9 +117,9 @@ void tr_schedule_set_aside(struct tr_schedule *s, int64_t delta)
     s->aside += (uint64_t)delta;
 }
 
-bool tr_schedule_keeps_promises(const struct tr_schedule *s)
+bool tr_schedule_has_room(const struct tr_schedule *s, uint64_t bytes)
 {
-    return spoken_for(s) <= s->o.budget_bytes;
+    return spoken_for(s) + bytes <= s->o.budget_bytes;
 }
 
 static bool within(const struct tr_schedule *s, uint64_t bytes, int percent)

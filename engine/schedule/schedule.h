@@ -71,10 +71,11 @@ void tr_schedule_fork(struct tr_schedule *s, struct tr_seq *seq, struct tr_seq *
  * and tables are freed. */
 void tr_schedule_remove(struct tr_schedule *s, struct tr_seq *seq);
 
-/* Bytes of local pages that somebody outside holds (changes by delta), and whether all that was
- * promised to running sequences is still there. */
+/* Bytes of local pages that somebody outside holds (changes by delta). */
 void tr_schedule_set_aside(struct tr_schedule *s, int64_t delta);
-bool tr_schedule_keeps_promises(const struct tr_schedule *s);
+/* Whether somebody outside may hold so many bytes more, and all that was promised to running
+ * sequences is still there. */
+bool tr_schedule_has_room(const struct tr_schedule *s, uint64_t bytes);
 
 struct tr_plan {
     struct tr_seq **seqs; /* [n]; each computes ids[n_computed, n_computed + planned) */

@@ -211,12 +211,55 @@ static void list_delete_quota(void **state)
     remove_dir(dir);
 }
 
+/* What the cache can't hold is refused, whether for ever or for now, before anything in it is
+ * touched. */
+static void larger_than_the_cache(void **state)
+{
+    (void)state;
+    static int32_t text[2000];
+    struct tr_snapshot made;
+    struct tr_err err = {0};
+    char *dir = make_dir();
+    const char *model = drive_variant(40);
+    struct tr_engine *e = open_at(model, dir);
+    drive_ids(text, 2000, 21);
+    drive(e, drive_job(text, 2000, 1), &cold);
+    assert_int_equal(tr_engine_snapshot_save(e, "long", text, 2000, &mine, &made, &err), 0);
+    assert_int_equal(tr_engine_snapshot_save(e, "half", text, 800, &mine, &made, &err), 0);
+    tr_engine_close(e);
+
+    struct tr_engine_options o = drive_options(model);
+    o.snapshot_dir = dir;
+    o.kv_cache_bytes = 1 << 20;
+    e = drive_open(o);
+    assert_in_range(tr_engine_info(e)->longest_sequence, 900, 1999);
+    drive_ids(text, 2000, 22); /* another one, which stays in the cache */
+    drive(e, drive_job(text, 300, 1), &saved);
+    assert_int_equal(tr_engine_snapshot_restore(e, "long", &mine, &made, &err), TR_ENOFIT);
+    assert_string_equal(err.param, "snapshot");
+    drive(e, drive_job(text, 300, 1), &restored);
+    assert_in_range(restored.usage.cached_tokens, 280, 299);
+    drive_submit(e, drive_job(text, 300, tr_engine_info(e)->longest_sequence - 300), &saved);
+    drive_wait_tokens(&saved, 1); /* it was promised the whole cache, and rests */
+    tr_engine_pause(e, saved.id, true);
+    assert_int_equal(tr_engine_snapshot_restore(e, "half", &mine, &made, &err), TR_ENOMEM);
+    tr_engine_cancel(e, saved.id, -1);
+    drive_wait(&saved);
+    drive(e, drive_job(text, 300, 1), &restored);
+    assert_in_range(restored.usage.cached_tokens, 280, 299);
+    assert_int_equal(tr_engine_snapshot_restore(e, "half", &mine, &made, &err), 0);
+    tr_engine_close(e);
+    drive_remove(model);
+    remove_dir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
         cmocka_unit_test(refused),
         cmocka_unit_test(list_delete_quota),
+        cmocka_unit_test(larger_than_the_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

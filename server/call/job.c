@@ -193,7 +193,7 @@ static int take_bad_words(struct tr_sampling *s, const struct tr_json *v,
 /* ---- what the engine is asked ---- */
 
 static int fill_sampling(struct tr_job *job, const struct srv_params *p,
-                         const struct srv_context *x, struct tr_err *err)
+                         const struct srv_context *x, int number, struct tr_err *err)
 {
     struct tr_sampling *s = &job->sampling;
     s->temperature = p->temperature < GREEDY_BELOW ? 0.0f : (float)p->temperature;
@@ -206,7 +206,8 @@ static int fill_sampling(struct tr_job *job, const struct srv_params *p,
     s->repetition_penalty = (float)p->repetition_penalty;
     s->n_logprobs = (int)p->logprobs;
     size_t vocab = (size_t)tr_tokenizer_size(x->tokenizer);
-    s->seed = x->random;
+    /* Without a seed each prompt draws its own: equal prompts get different answers. */
+    s->seed = tr_hash_link((struct tr_hash){x->random, 0}, &number, sizeof number).lo;
     int r = tr_json_given(&p->seed) ? tr_json_as_word(&p->seed, &s->seed, err) : 0;
     if (r == 0)
         r = take_bias(s, &p->logit_bias, x->tokenizer, err);
@@ -242,9 +243,9 @@ int srv_job_salt(const struct tr_json *cache_salt, uint64_t tenant, const uint64
     return 0;
 }
 
-/* A job for the prompt, whose ids it takes over, also on failure. */
+/* A job for the prompt of that number, whose ids it takes over, also on failure. */
 static int make(struct tr_job **ret, const struct srv_params *p, const struct srv_context *x,
-                struct tr_ids *prompt, struct tr_err *err)
+                int number, struct tr_ids *prompt, struct tr_err *err)
 {
     struct tr_job *job = calloc(1, sizeof *job);
     if (!job) {
@@ -267,7 +268,7 @@ static int make(struct tr_job **ret, const struct srv_params *p, const struct sr
     job->cache_prompt = p->cache_prompt;
     if (x->timeout_ms > 0)
         job->deadline_ns = x->begun_ns + x->timeout_ms * 1000000;
-    int r = fill_sampling(job, p, x, err);
+    int r = fill_sampling(job, p, x, number, err);
     if (r == 0)
         r = srv_job_salt(&p->cache_salt, x->tenant, x->hash_key, job->cache_salt, err);
     if (r < 0) {
@@ -344,7 +345,7 @@ int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err
         *ids = (struct tr_ids){0};
         return r;
     }
-    r = make(&j->job, &c->params, &c->context, ids, err);
+    r = make(&j->job, &c->params, &c->context, c->n_jobs, ids, err);
     if (r < 0)
         return r;
     j->call = c;

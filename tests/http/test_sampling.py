@@ -152,3 +152,20 @@ def test_defaults_that_cannot_hold(daemon):
     for text, word in (("temperature=3", "temperature"), ("temp=1", "expected"), ("top_k", "expected"), ("top_p=x", "JSON")):
         p = harness.run("serve", "--generation-defaults", text)
         assert p.returncode == 2 and word in p.stderr, p.stderr
+
+
+def test_every_prompt_draws_its_own_seed(demo):
+    """Equal prompts of one request get different answers, like samples of one; a seed makes them equal again."""
+    ask = {"temperature": 1.5, "top_p": 1, "max_tokens": 24}
+    for body in ({"prompt": ["Once upon a time"] * 4}, {"prompt": "Once upon a time", "n": 4},
+                 {"prompt": ["Once upon a time"] * 2, "n": 2}):
+        assert len({c["text"] for c in demo.complete(**ask, **body)["choices"]}) == 4
+    same = demo.complete(**ask, prompt=["Once upon a time"] * 3, seed=2**64 - 1)["choices"]
+    assert len({c["text"] for c in same}) == 1
+
+
+def test_allowed_ids_may_come_twice(demo):
+    body = {"prompt": "Once", "max_tokens": 4, "ignore_eos": True, "return_token_ids": True}
+    once, twice = (demo.complete(**body, allowed_token_ids=ids)["choices"][0]["token_ids"]
+                   for ids in ([400, 410, 420], [420, 400, 420, 410, 400]))
+    assert once == twice and set(once) <= {400, 410, 420}

@@ -14,7 +14,6 @@ void srv_capacity(struct srv_req *req)
     const struct tr_engine *e = req->srv->engine;
     const struct tr_engine_info *info = req->srv->info;
     static const char *const types[] = {"f32", "bf16", "q8"};
-    int short_context = TR_MIN(4096, info->context_length);
     struct tr_engine_stats st;
     tr_engine_stats(req->srv->engine, &st);
     tr_buf_addf(&req->out,
@@ -25,7 +24,7 @@ void srv_capacity(struct srv_req *req)
                 "\"global\":{\"layers\":%d,\"bytes_per_token\":%llu,\"bytes_per_sequence\":%llu},"
                 "\"longest_sequence\":%d,\"expected_answer\":%d,"
                 "\"choices\":{\"running\":%d,\"bytes_each\":%llu,\"bytes\":%llu},"
-                "\"sequences\":[{\"tokens\":%d,\"fit\":%lld},{\"tokens\":%d,\"fit\":%lld}]}",
+                "\"sequences\":[",
                 (unsigned long long)info->kv_cache_bytes, types[info->kv_type], info->page_tokens,
                 (unsigned long long)info->weight_bytes, (unsigned long long)info->buffer_bytes,
                 info->n_local_layers, info->window, (unsigned long long)info->local_bytes_per_token,
@@ -34,9 +33,12 @@ void srv_capacity(struct srv_req *req)
                 (unsigned long long)info->global_bytes_per_token *
                     (unsigned long long)info->context_length,
                 info->longest_sequence, st.expected_tokens, info->max_running,
-                (unsigned long long)info->choice_bytes, (unsigned long long)st.choice_bytes,
-                short_context, (long long)tr_engine_capacity(e, short_context),
-                info->context_length, (long long)tr_engine_capacity(e, info->context_length));
+                (unsigned long long)info->choice_bytes, (unsigned long long)st.choice_bytes);
+    for (int64_t n = 1024; n < info->context_length; n *= 4)
+        tr_buf_addf(&req->out, "{\"tokens\":%lld,\"fit\":%lld},", (long long)n,
+                    (long long)tr_engine_capacity(e, (int)n));
+    tr_buf_addf(&req->out, "{\"tokens\":%d,\"fit\":%lld}]}", info->context_length,
+                (long long)tr_engine_capacity(e, info->context_length));
     srv_reply(req, 200, "application/json");
 }
 

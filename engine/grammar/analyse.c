@@ -10,7 +10,7 @@
 
 enum { NEVER = 0xFFFF };
 
-struct analysis {
+struct work {
     struct tr__nodes *b;
     uint32_t *first, *from;        /* nodes that lead to a node: from[first[x]..first[x+1]) */
     uint32_t *calls_first, *calls; /* CALL nodes of a rule */
@@ -20,7 +20,7 @@ struct analysis {
     uint32_t n_edges, edges_cap;
 };
 
-static void done(struct analysis *w)
+static void done(struct work *w)
 {
     free(w->first);
     free(w->from);
@@ -37,7 +37,7 @@ static bool has_two(const struct tr__node *x)
 }
 
 /* Counts, sums and fills the two reversed lists. */
-static void reverse(struct analysis *w)
+static void reverse(struct work *w)
 {
     const struct tr__nodes *b = w->b;
 
@@ -63,7 +63,7 @@ static void reverse(struct analysis *w)
     }
 }
 
-static int prepare(struct analysis *w)
+static int prepare(struct work *w)
 {
     size_t n = (size_t)w->b->n + 2, rules = (size_t)w->b->n_rules + 2;
 
@@ -83,13 +83,13 @@ static int prepare(struct analysis *w)
 }
 
 /* reverse() leaves the begin of x's list at first[x + 1]. */
-static const uint32_t *leading(const struct analysis *w, uint32_t x, const uint32_t **end)
+static const uint32_t *leading(const struct work *w, uint32_t x, const uint32_t **end)
 {
     *end = w->from + w->first[x + 2];
     return w->from + w->first[x + 1];
 }
 
-static const uint32_t *calling(const struct analysis *w, uint32_t rule, const uint32_t **end)
+static const uint32_t *calling(const struct work *w, uint32_t rule, const uint32_t **end)
 {
     *end = w->calls + w->calls_first[rule + 2];
     return w->calls + w->calls_first[rule + 1];
@@ -97,7 +97,7 @@ static const uint32_t *calling(const struct analysis *w, uint32_t rule, const ui
 
 /* ---- stack heights: cheapest first, as in Knuth's generalisation of Dijkstra's algorithm ---- */
 
-static void settle(struct analysis *w, uint32_t *heads, uint32_t x, unsigned h)
+static void settle(struct work *w, uint32_t *heads, uint32_t x, unsigned h)
 {
     if (x == 0 || h > TR__MAX_DEPTH || w->b->height[x] != NEVER)
         return;
@@ -106,7 +106,7 @@ static void settle(struct analysis *w, uint32_t *heads, uint32_t x, unsigned h)
     heads[h] = x;
 }
 
-static void settle_call(struct analysis *w, uint32_t *heads, uint32_t x)
+static void settle_call(struct work *w, uint32_t *heads, uint32_t x)
 {
     const struct tr__nodes *b = w->b;
     unsigned next = b->height[b->nodes[x].next];
@@ -116,7 +116,7 @@ static void settle_call(struct analysis *w, uint32_t *heads, uint32_t x)
         settle(w, heads, x, TR_MAX(next, start + 1));
 }
 
-static void heights(struct analysis *w)
+static void heights(struct work *w)
 {
     struct tr__nodes *b = w->b;
     uint32_t heads[TR__MAX_DEPTH + 1] = {0};
@@ -143,7 +143,7 @@ static void heights(struct analysis *w)
 
 /* ---- empty matches ---- */
 
-static bool passes_empty(const struct analysis *w, uint32_t x)
+static bool passes_empty(const struct work *w, uint32_t x)
 {
     const struct tr__node *node = &w->b->nodes[x];
 
@@ -163,7 +163,7 @@ static bool passes_empty(const struct analysis *w, uint32_t x)
     }
 }
 
-static void visit_empty(struct analysis *w, uint32_t x, uint32_t *list)
+static void visit_empty(struct work *w, uint32_t x, uint32_t *list)
 {
     if (x == 0 || w->null[x] || !passes_empty(w, x))
         return;
@@ -172,7 +172,7 @@ static void visit_empty(struct analysis *w, uint32_t x, uint32_t *list)
     *list = x;
 }
 
-static void spread_empty(struct analysis *w, uint32_t list)
+static void spread_empty(struct work *w, uint32_t list)
 {
     struct tr__nodes *b = w->b;
 
@@ -191,7 +191,7 @@ static void spread_empty(struct analysis *w, uint32_t list)
 }
 
 /* Repetitions of what may be empty may be empty, whatever their lower bound. */
-static void empty_matches(struct analysis *w)
+static void empty_matches(struct work *w)
 {
     struct tr__nodes *b = w->b;
     uint32_t list = 0;
@@ -219,7 +219,7 @@ static void empty_matches(struct analysis *w)
 
 /* ---- order of rules ---- */
 
-static void add_edge(struct analysis *w, uint32_t from, uint32_t to)
+static void add_edge(struct work *w, uint32_t from, uint32_t to)
 {
     if (w->n_edges == w->edges_cap) {
         uint32_t cap = w->edges_cap ? 2 * w->edges_cap : 256;
@@ -237,7 +237,7 @@ static void add_edge(struct analysis *w, uint32_t from, uint32_t to)
 }
 
 /* Rules that `rule` can call before it takes a byte. null doubles as the mark of visited nodes. */
-static void left_corner(struct analysis *w, uint32_t rule)
+static void left_corner(struct work *w, uint32_t rule)
 {
     const struct tr__nodes *b = w->b;
     uint32_t list = 0;
@@ -268,7 +268,7 @@ static void left_corner(struct analysis *w, uint32_t rule)
 }
 
 /* Kahn's algorithm; returns a rule in or behind a circle, TR__NONE if there is none. */
-static uint32_t sort_rules(struct analysis *w)
+static uint32_t sort_rules(struct work *w)
 {
     struct tr__nodes *b = w->b;
     uint32_t n = b->n_rules, head = 0, tail = 0;
@@ -310,7 +310,7 @@ static uint32_t sort_rules(struct analysis *w)
 
 int tr__analyse(struct tr__nodes *b, uint32_t root)
 {
-    struct analysis w = {.b = b};
+    struct work w = {.b = b};
     uint32_t circle;
 
     if (tr__spend(b, b->n)) {

@@ -35,8 +35,9 @@ void tr__dfa_copy(struct tr__nodes *b, const struct tr__dfa *from, struct tr__df
 bool tr__dfa_accepts(const struct tr__dfa *d, const char *bytes, size_t n);
 bool tr__dfa_empty(const struct tr__dfa *d); /* of one made by the functions above */
 uint32_t tr__dfa_emit(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next);
-/* The strings of d of min..max characters, then next, counted at run time. False if that cannot be
- * done: d has strings shorter than min. `any`: the automaton of all strings, of which d is a part. */
+/* The strings of d of min..max characters, then next, counted at run time. False if that cannot
+ * be done: d has strings shorter than min. `any`: the automaton of all strings, of which d is a
+ * part. */
 bool tr__dfa_emit_counted(struct tr__nodes *b, const struct tr__dfa *d, const struct tr__dfa *any,
                           uint32_t min, uint32_t max, uint32_t next, uint32_t *ret);
 

@@ -270,9 +270,9 @@ uint32_t tr__decimal_under(struct tr__exprs *x, const struct tr__decimal *d, boo
 
 enum { MAX_MULTIPLE = 15000 };
 
-/* States: 2 + j x m + r, r the remainder of the digits so far, j of them behind the point (m > 0).
- * The start, and a state behind the point without digit, which shares remainders with j = 0, come
- * last. */
+/* States: 2 + j x m + r, r the remainder of the digits so far, j of them behind the point (m >
+ * 0). The start, and a state behind the point without digit, which shares remainders with j = 0,
+ * come last. */
 void tr__decimal_multiples(struct tr__nodes *b, const struct tr__decimal *d, bool integer,
                            struct tr__dfa *ret)
 {

@@ -15,8 +15,8 @@ struct tr__decimal {
     char whole[TR__DIGITS], frac[TR__DIGITS]; /* "0" or no leading zero; no trailing zero */
 };
 
-/* Of a JSON number; false if it has more digits than TR__WHOLE_MAX before the point, or more than
- * 30 behind it. */
+/* Of a JSON number; false if it has more digits than TR__WHOLE_MAX before the point, or more
+ * than 30 behind it. */
 bool tr__decimal_of(const struct tr_json *v, struct tr__decimal *ret);
 int tr__decimal_compare(const struct tr__decimal *a, const struct tr__decimal *b);
 bool tr__decimal_zero(const struct tr__decimal *d);
@@ -24,8 +24,9 @@ bool tr__decimal_zero(const struct tr__decimal *d);
 bool tr__decimal_scaled(const struct tr__decimal *d, unsigned places, uint32_t limit,
                         uint32_t *ret);
 
-/* The texts of numbers without sign >= |d| or <= |d| (> or <, if strict). digits: the most before
- * the point, at least d's own; frac: the most behind it, at least d's own, 0 = integers only. */
+/* The texts of numbers without sign >= |d| or <= |d| (> or <, if strict). digits: the most
+ * before the point, at least d's own; frac: the most behind it, at least d's own, 0 = integers
+ * only. */
 uint32_t tr__decimal_over(struct tr__exprs *x, const struct tr__decimal *d, bool strict,
                           uint32_t frac, uint32_t digits);
 uint32_t tr__decimal_under(struct tr__exprs *x, const struct tr__decimal *d, bool strict,

@@ -279,9 +279,9 @@ uint32_t tr__emit(struct tr__exprs *x, uint32_t e, enum tr__spelling spelling, b
 
 /* ---- anchors ---- */
 
-/* The text is thought of as begun by one mark and ended by another, which the anchors take. So there
- * are three places to be: before the first mark, between them, behind the second; the node to go on
- * with is known for each. */
+/* The text is thought of as begun by one mark and ended by another, which the anchors take. So
+ * there are three places to be: before the first mark, between them, behind the second; the node
+ * to go on with is known for each. */
 enum { BEFORE, INSIDE, BEHIND, PLACES };
 
 static void emit_anchored(const struct emit *m, uint32_t e, const uint32_t *next, uint32_t *out)

@@ -65,7 +65,8 @@ void tr__set_add(struct tr__nodes *b, struct tr__set *s, uint32_t lo, uint32_t h
 /* Sorts, joins, and takes the surrogates out. */
 void tr__set_tidy(struct tr__nodes *b, struct tr__set *s);
 void tr__set_invert(struct tr__nodes *b, struct tr__set *s); /* of a tidy one; tidy after */
-/* Adds the characters of a general category (L, M, N, Nd, P, S or its long name); false: unknown. */
+/* Adds the characters of a general category (L, M, N, Nd, P, S or its long name); false:
+ * unknown. */
 bool tr__set_category(struct tr__nodes *b, struct tr__set *s, const char *name, size_t n);
 /* The node that takes one character of the ranges; flags go to its first bytes that take a clean
  * character as it is. */
@@ -95,7 +96,8 @@ enum tr__match_kind {
     TR__MATCH_PART   /* it occurs somewhere in it */
 };
 
-/* The node from which e, then next. Without rules of its own (`flat`) repetitions are written out. */
+/* The node from which e, then next. Without rules of its own (`flat`) repetitions are written
+ * out. */
 uint32_t tr__emit(struct tr__exprs *x, uint32_t e, enum tr__spelling spelling, bool flat,
                   uint32_t next);
 /* The same for an expression with anchors as a whole. */

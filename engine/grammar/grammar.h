@@ -31,8 +31,8 @@ struct tr_grammar_vocab;
 typedef const char *tr_grammar_piece_fn(const void *tokens, int32_t id, size_t *ret_n,
                                         bool *ret_special);
 
-/* Built once for ids 0..n_ids-1; keeps nothing of `tokens`. Tokens longer than 255 bytes are never
- * allowed. TR_ENOMEM, TR_EINVAL (n_ids < 1), TR_EUNSUPPORTED (over 16 million bytes that
+/* Built once for ids 0..n_ids-1; keeps nothing of `tokens`. Tokens longer than 255 bytes are
+ * never allowed. TR_ENOMEM, TR_EINVAL (n_ids < 1), TR_EUNSUPPORTED (over 16 million bytes that
  * differ). */
 TR_NODISCARD int tr_grammar_vocab_open(struct tr_grammar_vocab **ret, int n_ids,
                                        tr_grammar_piece_fn *piece, const void *tokens);
@@ -64,14 +64,14 @@ struct tr_grammar_source {
     struct tr_grammar_text text;           /* UTF-8 */
     const struct tr_grammar_text *choices; /* TR_GRAMMAR_CHOICE only */
     int n_choices;
-    /* JSON: between two tokens stands nothing, one space, or a line feed and at most `indent`
-     * blanks; with `compact`, nothing. Before and after the value stands nothing. */
+    /* JSON: behind "{", "[", "," and ":" and before "}" and "]" stands nothing, one space, or a
+     * line feed and at most `indent` blanks; with `compact`, nothing. Nowhere else is any. */
     bool compact;
     int indent; /* 0..TR_GRAMMAR_INDENT_MAX */
 };
 
-/* The vocabulary (borrowed, must outlive the grammar; NULL: no masks can be asked for) belongs to
- * the grammar. Work and memory are bounded by counted steps, some 100 ms and 16 MiB worth.
+/* The vocabulary (borrowed, must outlive the grammar; NULL: no masks can be asked for) belongs
+ * to the grammar. Work and memory are bounded by counted steps, some 100 ms and 16 MiB worth.
  * TR_EINVAL (malformed; err->param is the JSON pointer or "", the text names the keyword or the
  * byte position), TR_EUNSUPPORTED (what cannot be done, or too large), TR_ENOMEM. The grammar
  * begins with one reference. */

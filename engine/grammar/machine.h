@@ -103,7 +103,17 @@ struct tr_grammar {
     uint32_t *heap;       /* rules to be entered, by rank */
     uint32_t n_heap;
     bool accept;
-    uint64_t *bits; /* scratch of a mask: words of the vocabulary */
+    uint64_t *bits;        /* scratch of a mask: words of the vocabulary */
+    struct tr__rows *rows; /* steps of the walk under way, by configuration and byte */
+};
+
+/* A cache in front of the remembered steps: a walk asks the same few configurations all the
+ * time. */
+enum { TR__ROWS = 64, TR__UNKNOWN = 0xFFFFFF };
+
+struct tr__rows {
+    uint32_t config[TR__ROWS];
+    uint32_t to[TR__ROWS][256]; /* TR__UNKNOWN until asked */
 };
 
 enum {

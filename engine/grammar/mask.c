@@ -51,8 +51,8 @@ static bool is_unclean(unsigned lo, unsigned hi)
     return hi < 0x20 || (lo == hi && (lo == '"' || lo == '\\' || lo == 0x7F));
 }
 
-/* From c clean characters only go round one loop, and when that has taken its last there is no other
- * way for them: so longer clean tokens do not fit. */
+/* From c clean characters only go round one loop, and when that has taken its last there is no
+ * other way for them: so longer clean tokens do not fit. */
 static bool confined(struct tr_grammar *g, uint32_t config, uint32_t slack)
 {
     const struct tr__config *c = tr__config_at(g, config);
@@ -91,20 +91,37 @@ static void set_tokens(uint64_t *bits, const struct tr__trie *t, uint32_t first,
     } while (id & TR__ORDER_MORE);
 }
 
+/* The row of a configuration, emptied if it was another's. */
+static uint32_t *row_of(struct tr_grammar *g, uint32_t config)
+{
+    uint32_t slot = (config * 0x9E3779B1u >> 20) % TR__ROWS;
+
+    if (g->rows->config[slot] != config) {
+        g->rows->config[slot] = config;
+        for (int i = 0; i < 256; i++)
+            g->rows->to[slot][i] = TR__UNKNOWN;
+    }
+    return g->rows->to[slot];
+}
+
 /* Sets the bits of the trie's tokens that c allows; returns how many. */
 static uint32_t walk(struct tr_grammar *g, const struct tr__trie *t, uint32_t config)
 {
     uint32_t ends[TR__TOKEN_MAX + 1], at_depth[TR__TOKEN_MAX + 1], n = 0, i = 0;
     int depth = 0;
 
+    memset(g->rows->config, 0, sizeof(g->rows->config));
     ends[0] = t->n;
     at_depth[0] = config;
     while (i < t->n && g->r == 0) {
         const struct tr__trie_node *node = &t->nodes[i];
-        uint32_t to;
+        uint32_t *row, to;
         while (i >= ends[depth])
             depth--;
-        to = tr__step(g, at_depth[depth], node->byte);
+        row = row_of(g, at_depth[depth]);
+        to = row[node->byte];
+        if (to == TR__UNKNOWN)
+            to = row[node->byte] = tr__step(g, at_depth[depth], node->byte);
         if (to == TR__DEAD) {
             i += node->size;
             continue;

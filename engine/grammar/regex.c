@@ -1,6 +1,7 @@
 /*
- * Regular expressions of ECMAScript, as far as they are regular: no look-around, no back-references,
- * no word borders. Groups and lazy quantifiers make no difference to what is matched.
+ * Regular expressions of ECMAScript, as far as they are regular: no look-around, no
+ * back-references, no word borders. Groups and lazy quantifiers make no difference to what is
+ * matched.
  */
 #include <stdlib.h>
 #include <string.h>

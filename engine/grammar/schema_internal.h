@@ -180,6 +180,12 @@ uint32_t tr__emit_object(struct tr__schema *s, const struct tr__shape *shape, ui
 /* What must hold of the property `name`; false: an object may not have it. */
 bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, const char *name,
                         struct tr__terms *ret);
+/* The names that the propertyNames of an object's schemas allow; false if they say nothing. */
+bool tr__names_language(struct tr__schema *s, const struct tr__shape *object, struct tr__dfa *ret);
+/* Of a language of JSON-spelled names, and of a pattern. */
+bool tr__name_among(const struct tr__dfa *names, const char *name, size_t n);
+bool tr__name_matches(struct tr__schema *s, const struct tr__pattern *p, const char *name,
+                      size_t n);
 /* The values of enum and const that the rest of the shape allows. */
 uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);
 

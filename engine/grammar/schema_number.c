@@ -1,7 +1,7 @@
-/* Numbers: a subset of JSON's that every reader takes: no -0 and no exponent for integers, at most
- * 18 digits of them, 17 before and 17 behind a point, two of an exponent. Under a bound or a
- * multiple there are no exponents, and 15 digits in all unless the bound has more: so many a double
- * tells apart, and a reader's rounding cannot carry a number over its bound. */
+/* Numbers: a subset of JSON's that every reader takes: no -0 and no exponent for integers, at
+ * most 18 digits of them, 17 before and 17 behind a point, two of an exponent. Under a bound or
+ * a multiple there are no exponents, and 15 digits in all unless the bound has more: so many a
+ * double tells apart, and a reader's rounding cannot carry a number over its bound. */
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"

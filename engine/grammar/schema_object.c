@@ -159,20 +159,6 @@ static void read_names(struct object *o)
 
 /* ---- what holds of a property ---- */
 
-static bool matches(struct tr__schema *s, const struct tr__pattern *p, const char *name, size_t n)
-{
-    struct tr__dfa d = {0};
-    struct tr_buf spelled = {0};
-    bool match;
-
-    tr__pattern_language(s, p, &d);
-    tr__json_spell(&spelled, name, n);
-    match = tr__dfa_accepts(&d, spelled.len ? spelled.data : "", spelled.len);
-    tr_buf_done(&spelled);
-    tr__dfa_done(&d);
-    return match;
-}
-
 /* Terms from one schema's properties, patterns (those of the set) and additionalProperties. */
 static void add_terms(struct object *o, tr__site schema, const char *name, unsigned patterns,
                       struct tr__terms *t)
@@ -205,70 +191,13 @@ static bool has_false(const struct tr__terms *t)
     return false;
 }
 
-/* The names that propertyNames allows; false if it says nothing. */
-static bool names_language(struct object *o, struct tr__dfa *ret)
-{
-    struct tr__schema *s = o->s;
-    struct tr__terms t = {0}, all;
-    struct tr__shape shape;
-    bool splits = false;
-    tr__site v = NULL, where = NULL;
-
-    for (uint32_t i = 0; i < o->shape->n_schemas; i++) {
-        if ((v = tr__member(s, o->shape->schemas[i], "propertyNames"))) {
-            where = v;
-            tr__term_add(s, &t, TR__TERM_IS, v, NULL);
-        }
-    }
-    if (!where)
-        return false;
-    if (!tr__open_terms(s, &t, &all, &splits))
-        return true;
-    if (splits) {
-        tr__schema_fail(s, TR_EUNSUPPORTED, where, NULL,
-                        "alternatives are not supported in propertyNames");
-        return true;
-    }
-    tr__shape_of(s, &all, &shape);
-    if (s->b->r || !(shape.types & TR__TYPE_STRING))
-        return true;
-    tr__string_language(s, &shape, ret);
-    for (uint32_t i = 0; i < shape.n_lists && s->b->r == 0; i++) {
-        struct tr__dfa words = {0};
-        uint32_t list = 0;
-        const char *text;
-        size_t n, count = shape.list_is_const[i] ? 1 : tr_json_size(shape.lists[i]);
-        for (size_t k = 0; k < count; k++) {
-            struct tr_json one =
-                shape.list_is_const[i] ? *shape.lists[i] : tr_json_at(shape.lists[i], k);
-            if (tr_json_as_string(&one, &text, &n, NULL) == 0)
-                tr__expr_append(&s->x, &list, tr__expr_text(&s->x, text, n));
-        }
-        tr__dfa_of(&s->x, tr__expr_close(&s->x, TR__EXPR_ALT, list), TR__MATCH_WHOLE,
-                   TR__SPELL_JSON, &words);
-        tr__dfa_meet(s->b, ret, &words, false);
-    }
-    return true;
-}
-
-static bool name_allowed(const struct tr__dfa *names, const char *name, size_t n)
-{
-    struct tr_buf spelled = {0};
-    bool allowed;
-
-    tr__json_spell(&spelled, name, n);
-    allowed = tr__dfa_accepts(names, spelled.len ? spelled.data : "", spelled.len);
-    tr_buf_done(&spelled);
-    return allowed;
-}
-
 static bool terms_of(struct object *o, const struct tr__dfa *names, const char *name, size_t n,
                      struct tr__terms *t)
 {
     unsigned patterns = 0;
 
     for (uint32_t i = 0; i < o->n_patterns; i++)
-        if (matches(o->s, &o->patterns[i].pattern, name, n))
+        if (tr__name_matches(o->s, &o->patterns[i].pattern, name, n))
             patterns |= 1u << i;
     for (uint32_t i = 0; i < o->shape->n_schemas; i++)
         add_terms(o, o->shape->schemas[i], name, patterns, t);
@@ -281,7 +210,7 @@ static bool terms_of(struct object *o, const struct tr__dfa *names, const char *
         if (x->kind == TR__TERM_LACKS)
             tr__term_add(o->s, t, TR__TERM_NOT, x->site, NULL);
     }
-    return (!names || name_allowed(names, name, n)) && !has_false(t);
+    return (!names || tr__name_among(names, name, n)) && !has_false(t);
 }
 
 bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, const char *name,
@@ -293,7 +222,7 @@ bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, con
 
     for (uint32_t i = 0; i < shape->n_schemas && s->b->r == 0; i++)
         read_patterns(&o, shape->schemas[i]);
-    restricted = names_language(&o, &names);
+    restricted = tr__names_language(s, shape, &names);
     allowed = terms_of(&o, restricted ? &names : NULL, name, strlen(name), ret);
     tr__dfa_done(&names);
     return allowed && s->b->r == 0;
@@ -348,7 +277,7 @@ static void further_names(struct object *o, const struct tr__dfa *names, unsigne
     struct tr__dfa other = {0};
 
     tr__dfa_copy(s->b, tr__any_language(s), ret);
-    if (names && names_language(o, &other))
+    if (names && tr__names_language(s, o->shape, &other))
         tr__dfa_meet(s->b, ret, &other, false);
     if (words)
         tr__dfa_drop_words(s->b, ret, words, o->n);
@@ -485,7 +414,7 @@ static bool settle_count(struct object *o)
 static uint32_t emit_object(struct object *o, uint32_t next)
 {
     struct tr__dfa names = {0};
-    bool restricted = names_language(o, &names),
+    bool restricted = tr__names_language(o->s, o->shape, &names),
          possible = settle_properties(o, restricted ? &names : NULL);
     uint32_t start = 0;
 

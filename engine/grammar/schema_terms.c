@@ -269,6 +269,27 @@ static bool is_one_of(const char *key, const char *const *list)
     return *list != NULL;
 }
 
+/* Names and properties: an object lacks one of the names, or has a property that is not so. */
+static void split_neither_object(struct split *p, tr__site value, bool required)
+{
+    struct tr__schema *s = p->s;
+    struct tr_json v;
+    void *iter = NULL;
+
+    for (size_t i = 0; required && i < tr_json_size(value) && s->b->r == 0; i++) {
+        begin(p);
+        add(p, TR__TERM_OBJECT, s->root, NULL);
+        add(p, TR__TERM_FORBID, NULL, name_at(p, value, i));
+        end(p);
+    }
+    while (!required && tr_json_next(value, &iter, &v)) {
+        begin(p);
+        add(p, TR__TERM_REQUIRE, NULL, v.key);
+        add(p, TR__TERM_LACKS, tr__keep(s, v), v.key);
+        end(p);
+    }
+}
+
 static void split_neither_key(struct split *p, tr__site schema, tr__site value)
 {
     static const char *const simple[] = {"type",
@@ -278,6 +299,7 @@ static void split_neither_key(struct split *p, tr__site schema, tr__site value)
                                          "maximum",
                                          "exclusiveMinimum",
                                          "exclusiveMaximum",
+                                         "format",
                                          "minLength",
                                          "maxLength",
                                          "pattern",
@@ -305,15 +327,12 @@ static void split_neither_key(struct split *p, tr__site schema, tr__site value)
                                         "$dynamicRef",
                                         "$recursiveRef",
                                         NULL};
-    struct tr__schema *s = p->s;
-    struct tr_json v;
-    void *iter = NULL;
     const char *key = value->key;
 
-    if (is_one_of(key, simple) || strcmp(key, "format") == 0) {
+    if (is_one_of(key, simple)) {
         one(p, TR__TERM_UNLESS, value, key);
     } else if (strcmp(key, "$ref") == 0) {
-        one(p, TR__TERM_NOT, tr__ref_target(s, schema), NULL);
+        one(p, TR__TERM_NOT, tr__ref_target(p->s, schema), NULL);
     } else if (strcmp(key, "not") == 0) {
         one(p, TR__TERM_IS, value, NULL);
     } else if (strcmp(key, "allOf") == 0) {
@@ -321,24 +340,12 @@ static void split_neither_key(struct split *p, tr__site schema, tr__site value)
     } else if (strcmp(key, "anyOf") == 0) {
         begin(p);
         for (size_t i = 0; i < tr_json_size(value); i++)
-            add(p, TR__TERM_NOT, tr__keep(s, tr_json_at(value, i)), NULL);
+            add(p, TR__TERM_NOT, tr__keep(p->s, tr_json_at(value, i)), NULL);
         end(p);
-    } else if (strcmp(key, "required") == 0) {
-        for (size_t i = 0; i < tr_json_size(value) && s->b->r == 0; i++) {
-            begin(p);
-            add(p, TR__TERM_OBJECT, s->root, NULL);
-            add(p, TR__TERM_FORBID, NULL, name_at(p, value, i));
-            end(p);
-        }
-    } else if (strcmp(key, "properties") == 0) {
-        while (tr_json_next(value, &iter, &v)) {
-            begin(p);
-            add(p, TR__TERM_REQUIRE, NULL, v.key);
-            add(p, TR__TERM_LACKS, tr__keep(s, v), v.key);
-            end(p);
-        }
+    } else if (strcmp(key, "required") == 0 || strcmp(key, "properties") == 0) {
+        split_neither_object(p, value, key[0] == 'r');
     } else if (is_one_of(key, never)) {
-        tr__schema_fail(s, TR_EUNSUPPORTED, schema, key,
+        tr__schema_fail(p->s, TR_EUNSUPPORTED, schema, key,
                         "the opposite of this keyword is not supported (not, oneOf, if)");
     }
 }

@@ -22,6 +22,7 @@ static void destroy(struct tr_grammar *g)
     free(g->rule_calls);
     free(g->heap);
     free(g->bits);
+    free(g->rows);
     pthread_mutex_destroy(&g->lock);
     free(g);
 }
@@ -56,8 +57,9 @@ int tr__grammar_new(struct tr_grammar **ret, struct tr__nodes *b, uint32_t root,
     g->rule_calls = calloc(g->n_rules + 1, sizeof(*g->rule_calls));
     g->heap = calloc(g->n_rules + 1, sizeof(*g->heap));
     g->bits = calloc(vocab ? (size_t)vocab->words : 1, sizeof(*g->bits));
+    g->rows = malloc(sizeof(*g->rows));
     r = tr__store_init(&g->store);
-    if (r < 0 || !g->seen.slots || !g->rule_calls || !g->heap || !g->bits) {
+    if (r < 0 || !g->rows || !g->seen.slots || !g->rule_calls || !g->heap || !g->bits) {
         destroy(g);
         return TR_ENOMEM;
     }
@@ -87,7 +89,7 @@ struct tr_grammar *tr_grammar_unref(struct tr_grammar *g)
 
 size_t tr_grammar_bytes(const struct tr_grammar *g)
 {
-    return sizeof(*g) + g->n_nodes * (sizeof(*g->nodes) + sizeof(*g->height)) +
+    return sizeof(*g) + sizeof(*g->rows) + g->n_nodes * (sizeof(*g->nodes) + sizeof(*g->height)) +
            g->n_rules * (sizeof(*g->rules) + 8) + g->store.cap * sizeof(uint32_t) +
            g->store.stacks.cap * 2 * sizeof(uint32_t) +
            g->store.moves.cap * sizeof(struct tr__move) + 4 * TR__MAX_ITEMS * sizeof(uint32_t) +

@@ -111,8 +111,8 @@ static void add_call(struct tr_grammar *g, uint32_t rule, struct tr__item back)
     g->rule_calls[rule] = g->calls.n;
 }
 
-/* The stack under `rule`, of all its calls. A call that its caller ends with comes back to where the
- * caller does, so that lists by recursion need no stack. */
+/* The stack under `rule`, of all its calls. A call that its caller ends with comes back to where
+ * the caller does, so that lists by recursion need no stack. */
 static uint32_t stack_of_calls(struct tr_grammar *g, uint32_t rule)
 {
     g->edges.n = 0;

@@ -1,6 +1,6 @@
 /*
- * A vocabulary made ready for masks: its tokens as tries to be walked together with the machine, and
- * the tokens that fit inside any string as ready sets.
+ * A vocabulary made ready for masks: its tokens as tries to be walked together with the machine,
+ * and the tokens that fit inside any string as ready sets.
  *
  * A clean token is made of whole characters without quote, backslash, control characters and the
  * two line separators: nearly all tokens are, and inside a string all of them are allowed. So they

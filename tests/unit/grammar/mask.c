@@ -346,6 +346,38 @@ static void steps_are_taken_back(void **state)
     tr_grammar_state_free(copy);
 }
 
+/* However deep a text may go, from its deepest place there is a way back. */
+static void depth_is_bounded_and_closes(void **state)
+{
+    static const char *const kinds[] = {
+        "true",
+        "{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"array\",\"items\":{\"anyOf\":"
+        "[{\"$ref\":\"#/$defs/a\"},{\"type\":\"array\",\"items\":{\"type\":\"array\",\"items\":"
+        "false,\"maxItems\":0},\"minItems\":1}]},\"minItems\":1}}}"};
+    struct tr_grammar_mask *m = new_mask(&toy);
+
+    (void)state;
+    for (size_t i = 0; i < TR_ARRAY_LEN(kinds); i++) {
+        struct tr_grammar *g = compile(&toy, TR_GRAMMAR_JSON_SCHEMA, kinds[i]);
+        struct tr_grammar_state *s = NULL;
+        int depth = 0;
+        assert_int_equal(tr_grammar_state_open(&s, g), 0);
+        while (tr_grammar_advance(s, "[", 1) == 0)
+            depth++;
+        assert_in_range(depth, 60, 300);
+        check_mask(&toy, s, m, 0);
+        for (; depth > 0; depth--) {
+            assert_int_equal(tr_grammar_advance(s, "]", 1), 0);
+            if (depth % 16 == 0)
+                check_mask(&toy, s, m, 0);
+        }
+        assert_true(tr_grammar_may_end(s));
+        tr_grammar_state_free(s);
+        tr_grammar_unref(g);
+    }
+    free_mask(m);
+}
+
 /* So ambiguous that the store fills many times over: what the states need must survive. */
 static void a_full_store_is_collected(void **state)
 {
@@ -376,9 +408,13 @@ static void a_full_store_is_collected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_are_exact),         cmocka_unit_test(masks_of_schemas_are_exact),
-        cmocka_unit_test(a_choice_is_spelled_out), cmocka_unit_test(forced_bytes_are_known),
-        cmocka_unit_test(steps_are_taken_back),    cmocka_unit_test(a_full_store_is_collected),
+        cmocka_unit_test(masks_are_exact),
+        cmocka_unit_test(masks_of_schemas_are_exact),
+        cmocka_unit_test(a_choice_is_spelled_out),
+        cmocka_unit_test(forced_bytes_are_known),
+        cmocka_unit_test(steps_are_taken_back),
+        cmocka_unit_test(a_full_store_is_collected),
+        cmocka_unit_test(depth_is_bounded_and_closes),
     };
 
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -131,8 +131,8 @@ static void final_norm(const struct worker *w)
 static void run_step(void *arg, int tid, int n_threads)
 {
     struct tr_forward *f = arg;
-    const struct worker *w = &f->workers[tid];
-    (void)n_threads;
+    struct worker *w = &f->workers[tid];
+    w->n_threads = n_threads;
     tr_fp_enter();
     embed(w);
     norm_rows(w, f->weights->layers[0].input_norm, attention_forms(&f->weights->layers[0]));

@@ -58,6 +58,8 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
     e->kernels = tr_kernels_select(o->isa);
     int threads = o->threads ? o->threads : tr_default_threads(TR_CGROUP_ROOT);
     int r = tr_pool_open(&e->pool, threads, err);
+    if (r == 0)
+        tr_pace_init(&e->pace, e->pool, o->threads == 0);
     if (r < 0)
         return r;
     struct tr_weights_options wo = {.choice = o->weights,

@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "engine/forward/forward.h"
+#include "engine/machine/pace.h"
 #include "engine/sample/sampler.h"
 #include "engine/schedule/ngram.h"
 #include "engine/schedule/schedule.h"
@@ -110,6 +111,7 @@ struct tr_engine {
     char fingerprint[33];
 
     struct tr_pool *pool;
+    struct tr_pace pace; /* how many of its threads a step takes */
     struct tr_weights *weights;
     struct tr_tokenizer *tokenizer;
     const struct tr_kernels *kernels;

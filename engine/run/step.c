@@ -7,6 +7,8 @@
 /* An idle engine turns at least this often, so that its heartbeat shows that it lives. */
 #define IDLE_NS INT64_C(1000000000)
 
+enum { FLOPS_PER_BYTE = 10 }; /* that a processor computes while it reads one: of the order of */
+
 static struct choice *choice_of(struct tr_seq *seq)
 {
     return TR_CONTAINER_OF(seq, struct choice, seq);
@@ -183,6 +185,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     }
     int n_head_rows;
     struct tr_batch batch = {.spans = e->spans, .n_spans = n};
+    tr_pace_begin(&e->pace);
     tr_forward_run(e->forward, &batch, &n_head_rows);
     e->now.steps++;
     e->now.rows += (uint64_t)rows;
@@ -197,6 +200,8 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
             fork_choices(e, c);
     }
     tr__sample_step(e, n, rows);
+    tr_pace_end(&e->pace,
+                (double)e->info.step_bytes + (double)e->info.token_flops * rows / FLOPS_PER_BYTE);
     measure(e, &before, tr_clock_ns() - start);
 }
 

@@ -27,6 +27,17 @@ static void count(void *arg, int tid, int n_threads)
     atomic_fetch_add(&s->calls, 1);
 }
 
+/* The same with barriers before it, one thread being late. */
+static void linger_briefly(void *arg, int tid, int n_threads)
+{
+    struct shared *s = arg;
+    if (tid == n_threads - 1)
+        nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+    tr_pool_barrier(s->pool);
+    tr_pool_barrier(s->pool);
+    count(arg, tid, n_threads);
+}
+
 static struct tr_pool *open_pool(int n)
 {
     struct tr_pool *pool = NULL;
@@ -74,6 +85,24 @@ static void test_barrier_orders(void **state)
         assert_int_equal(s.calls, 0);
         tr_pool_close(s.pool);
     }
+}
+
+/* Runs of every width in turn, spinning or not, with barriers inside: exactly those threads take part. */
+static void test_width_changes(void **state)
+{
+    (void)state;
+    struct shared s = {.pool = open_pool(4)};
+    int want[MAX_THREADS] = {0};
+    for (int i = 0; i < 4 * ROUNDS; i++) {
+        int n = i * 7 % 5; /* 0 is cut to 1 */
+        tr_pool_set_width(s.pool, n, i % 3 == 0);
+        tr_pool_run(s.pool, i % 50 ? count : linger_briefly, &s);
+        for (int t = 0; t < TR_MAX(n, 1); t++)
+            want[t]++;
+    }
+    for (int t = 0; t < MAX_THREADS; t++)
+        assert_int_equal(s.seen[t], want[t]);
+    tr_pool_close(s.pool);
 }
 
 /* One thread keeps the others waiting for longer than they spin. */
@@ -144,8 +173,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_thread_runs), cmocka_unit_test(test_barrier_orders),
-        cmocka_unit_test(test_sleepers_wake),     cmocka_unit_test(test_float_mode),
-        cmocka_unit_test(test_bad_sizes),
+        cmocka_unit_test(test_width_changes),     cmocka_unit_test(test_sleepers_wake),
+        cmocka_unit_test(test_float_mode),        cmocka_unit_test(test_bad_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

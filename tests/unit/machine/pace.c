@@ -1,0 +1,130 @@
+/* The choice of threads, with a machine that is told how fast each way is: it comes to the best way, costs little while
+ * it does, and goes back when the machine is quiet. */
+#include "engine/machine/pace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { MS = 1000000 };
+
+/* Nanoseconds of a step of work 1 by way, and involuntary switches a second. */
+struct machine {
+    int64_t step_ns[TR_PACE_WAYS];
+    double switches_per_second;
+};
+
+/* Runs for `ns` of step time; the work done. */
+static double run(struct tr_pace *p, const struct machine *m, int64_t ns, double *switches)
+{
+    double work = 0.0;
+    for (int64_t done = 0; done < ns;) {
+        int64_t step = m->step_ns[p->way];
+        *switches += m->switches_per_second * (double)step * 1e-9;
+        done += step;
+        work += 1.0;
+        tr_pace_take(p, 1.0, step, (int64_t)*switches);
+    }
+    return work;
+}
+
+static struct tr_pool *pool;
+
+static int open_pool(void **state)
+{
+    (void)state;
+    return tr_pool_open(&pool, 4, NULL);
+}
+
+static int close_pool(void **state)
+{
+    (void)state;
+    pool = tr_pool_close(pool);
+    return 0;
+}
+
+static void test_a_quiet_machine_keeps_all_threads(void **state)
+{
+    (void)state;
+    struct tr_pace p;
+    double switches = 0.0;
+    const struct machine quiet = {{1 * MS, 2 * MS, 3 * MS, 2 * MS}, 1.0};
+    tr_pace_init(&p, pool, true);
+    assert_int_equal(p.n_ways, 4);
+    for (int i = 0; i < 1000; i++) {
+        run(&p, &quiet, 100 * MS, &switches);
+        assert_int_equal(p.way, 0);
+    }
+}
+
+static void test_every_way_can_be_the_best(void **state)
+{
+    (void)state;
+    for (int best = 0; best < 4; best++) {
+        struct tr_pace p;
+        double switches = 0.0;
+        struct machine busy = {{20 * MS, 20 * MS, 20 * MS, 20 * MS}, 300.0};
+        busy.step_ns[best] = 1 * MS;
+        tr_pace_init(&p, pool, true);
+        run(&p, &busy, 1000 * (int64_t)MS, &switches);
+        /* from then on what trials cost is little */
+        double done = run(&p, &busy, 20000 * (int64_t)MS, &switches);
+        assert_in_range((int64_t)done, 17000, 20000);
+        assert_int_equal(p.best, best);
+    }
+}
+
+static void test_it_goes_back(void **state)
+{
+    (void)state;
+    struct tr_pace p;
+    double switches = 0.0;
+    const struct machine busy = {{50 * MS, 40 * MS, 1 * MS, 2 * MS}, 300.0};
+    const struct machine quiet = {{1 * MS, 2 * MS, 3 * MS, 2 * MS}, 0.0};
+    tr_pace_init(&p, pool, true);
+    run(&p, &busy, 60000 * (int64_t)MS, &switches);
+    assert_int_equal(p.best, 2);
+    run(&p, &quiet, 10000 * (int64_t)MS, &switches);
+    assert_int_equal(p.best, 0);
+    assert_int_equal(p.way, 0);
+}
+
+/* One long step is enough to know a way. */
+static void test_long_steps(void **state)
+{
+    (void)state;
+    struct tr_pace p;
+    double switches = 0.0;
+    const struct machine busy = {{900 * MS, 700 * MS, 300 * MS, 800 * MS}, 300.0};
+    tr_pace_init(&p, pool, true);
+    run(&p, &busy, 12000 * (int64_t)MS, &switches);
+    assert_int_equal(p.best, 2);
+}
+
+static void test_fixed(void **state)
+{
+    (void)state;
+    struct tr_pace p;
+    tr_pace_init(&p, pool, false);
+    assert_int_equal(p.n_ways, 1);
+    for (int i = 0; i < 10; i++) {
+        tr_pace_begin(&p);
+        tr_pace_end(&p, 1.0);
+    }
+    assert_int_equal(p.way, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_quiet_machine_keeps_all_threads),
+        cmocka_unit_test(test_every_way_can_be_the_best),
+        cmocka_unit_test(test_it_goes_back),
+        cmocka_unit_test(test_long_steps),
+        cmocka_unit_test(test_fixed),
+    };
+    return cmocka_run_group_tests(tests, open_pool, close_pool);
+}

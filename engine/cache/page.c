@@ -301,12 +301,3 @@ void tr_page_unref(struct tr_page *page)
         release_free(page);
     }
 }
-
-uint64_t tr_page_budget_held(const struct tr_page_budget *b)
-{
-    uint64_t held = 0;
-    for (int i = 0; i < 2; i++)
-        if (b->pools[i])
-            held += (uint64_t)b->pools[i]->used * b->pools[i]->stride;
-    return held;
-}

@@ -76,8 +76,6 @@ struct tr_page *tr_page_take(struct tr_page_pool *p);
 void tr_page_ref(struct tr_page *page);
 void tr_page_unref(struct tr_page *page);
 void *tr_page_data(const struct tr_page *page);
-/* Bytes of all held pages: what is left of the limit can be taken. */
-uint64_t tr_page_budget_held(const struct tr_page_budget *b);
 
 /* Makes a complete held page findable by content, unless a twin already is. compare: the twin's
  * bytes are compared; a twin that differs is forgotten. */

@@ -77,11 +77,6 @@ struct tr_page_counts tr_global_counts(const struct tr_pages *p)
     return counts(&p->global);
 }
 
-uint64_t tr_pages_held(const struct tr_pages *p)
-{
-    return tr_page_budget_held(&p->budget);
-}
-
 void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_t *ret_verified)
 {
     *ret_mismatches = p->local.mismatches + p->global.mismatches;

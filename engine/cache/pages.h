@@ -41,8 +41,6 @@ struct tr_page_counts {
 };
 struct tr_page_counts tr_local_counts(const struct tr_pages *p);
 struct tr_page_counts tr_global_counts(const struct tr_pages *p);
-/* Bytes of the pages held; the rest of the budget is free or can be evicted. */
-uint64_t tr_pages_held(const struct tr_pages *p);
 /* Contents compared so far: reuses refused because a check failed, and twins found equal. */
 void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_t *ret_verified);
 

@@ -204,7 +204,5 @@ size_t tr_matmul_scratch(int max_n, int max_k);
 /* Asks for the first lines of this thread's share, so that the product after the next barrier finds
  * its stream begun. */
 void tr_matmul_warm(const struct tr_matrix *w, int tid, int n_threads);
-/* The same for any memory. */
-void tr_warm(const void *p);
 
 #endif

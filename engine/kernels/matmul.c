@@ -67,7 +67,7 @@ size_t tr_matmul_scratch(int max_n, int max_k)
     return (size_t)TR_BLAS_M * ((size_t)max_k + (size_t)TR_MIN(max_n, TR_BLAS_CUT)) * sizeof(float);
 }
 
-void tr_warm(const void *p)
+static void warm(const void *p)
 {
     enum { LINES = 32 }; /* 2 KiB: what the memory delivers while a barrier is passed */
     for (int i = 0; i < LINES; i++)
@@ -80,5 +80,5 @@ void tr_matmul_warm(const struct tr_matrix *w, int tid, int n_threads)
         return;
     int panels = TR_CEIL_DIV(w->n, TR_PANEL);
     size_t panel = tr_packed_bytes(w->type, w->n, w->k) / (size_t)panels;
-    tr_warm((const char *)w->data + (size_t)share(panels, tid, n_threads) * panel);
+    warm((const char *)w->data + (size_t)share(panels, tid, n_threads) * panel);
 }

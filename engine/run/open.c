@@ -295,7 +295,7 @@ static int start_thread(struct tr_engine *e, struct tr_err *err)
     e->inbox.seats = e->info.max_sequences;
     e->stats.expected_tokens = e->now.expected_tokens;
     e->stats.heartbeat_ns = tr_clock_ns();
-    if (pthread_create(&e->thread, NULL, tr__engine_thread, e))
+    if (tr_thread_start(&e->thread, "engine", tr__engine_thread, e))
         return tr_err_set(err, TR_ENOMEM, NULL, "cannot start the engine thread");
     e->started = true;
     return 0;

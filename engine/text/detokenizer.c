@@ -90,14 +90,6 @@ void tr_detok_end(struct tr_detok *d, bool cut, struct tr_buf *out)
     d->n_tail = 0;
 }
 
-void tr_detok_replace(const char *bytes, size_t n, struct tr_buf *out)
-{
-    struct tr_detok d = {0};
-
-    tr_detok_bytes(&d, bytes, n, out);
-    tr_detok_end(&d, false, out);
-}
-
 void tr_detok_name(const struct tr_tokenizer *t, int32_t id, bool as_bytes, struct tr_buf *out)
 {
     size_t n = 0;

@@ -36,9 +36,6 @@ size_t tr_detok_token(struct tr_detok *d, const struct tr_tokenizer *t, int32_t 
  * string, deadline), else becomes U+FFFD. */
 void tr_detok_end(struct tr_detok *d, bool cut, struct tr_buf *out);
 
-/* Appends the bytes as text on their own, U+FFFD for what is no UTF-8. */
-void tr_detok_replace(const char *bytes, size_t n, struct tr_buf *out);
-
 /* Appends the name of a token in the legacy logprobs arrays: its text, or bytes:\xNN\xNN if its
  * bytes are not valid UTF-8 by themselves or if as_bytes. An id without a token string has none. */
 void tr_detok_name(const struct tr_tokenizer *t, int32_t id, bool as_bytes, struct tr_buf *out);

@@ -62,7 +62,9 @@ static void stream(const char *bytes, size_t n)
     const char *string;
     size_t length;
 
-    tr_detok_replace(bytes, n, &whole);
+    struct tr_detok at_once = {0};
+    tr_detok_bytes(&at_once, bytes, n, &whole);
+    tr_detok_end(&at_once, false, &whole);
     for (size_t i = 0; i < n; i++)
         tr_detok_bytes(&d, bytes + i, 1, &parts);
     tr_detok_end(&d, false, &parts);

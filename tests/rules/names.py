@@ -31,10 +31,8 @@ FACES = {
 # Exported for the tests alone: name -> why.
 FOR_TESTS = {
     "tr_detok_bytes": "bytes that no vocabulary has",
-    "tr_detok_replace": "the whole text at once, which the stream is compared with",
     "tr_forward_set_probe": "what a layer computes, beside the reference's",
     "tr_kv_get": "what a row of the cache holds",
-    "tr_pages_held": "that nothing is left behind",
     "tr_promoter_ended": "a thread's end, to wait for",
     "tr_safetensors_add": "the parser alone, fuzzed",
     "tr_tokenizer_from_json": "the parser alone, fuzzed",

@@ -90,7 +90,7 @@ void steps_close(void)
     for (int k = 0; k < STEPS_SEQS; k++)
         if (steps_seqs[k].seq.max_ids)
             steps_leave(k);
-    assert_int_equal(tr_pages_held(pages), 0);
+    assert_int_equal(tr_local_counts(pages).used + tr_global_counts(pages).used, 0);
     assert_int_equal(tr_schedule_counts(steps_schedule).buffer_bytes, 0);
     steps_schedule = tr_schedule_close(steps_schedule);
     pages = tr_pages_close(pages);

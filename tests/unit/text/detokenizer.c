@@ -86,7 +86,9 @@ static void test_replace(void **state)
     (void)state;
     for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
         tr_buf_clear(&out);
-        tr_detok_replace(cases[i].bytes, cases[i].n, &out);
+        struct tr_detok d = {0};
+        tr_detok_bytes(&d, cases[i].bytes, cases[i].n, &out);
+        tr_detok_end(&d, false, &out);
         check(&out, cases[i].text);
     }
     tr_buf_done(&out);

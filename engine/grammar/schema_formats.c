@@ -18,7 +18,7 @@
 #define H16  "[0-9a-fA-F]{1,4}"
 /* Without two hyphens in a row, so none of the encoded international names; at most 253 in all. */
 #define LABEL(n) "[A-Za-z0-9](-?[A-Za-z0-9]){0," n "}"
-#define HOST     LABEL("29") "(\\." LABEL("29") "){0,3}|" LABEL("13") "(\\." LABEL("13") "){4,7}"
+#define HOST     LABEL("31") "(\\." LABEL("31") "){0,2}|" LABEL("13") "(\\." LABEL("13") "){3,7}"
 #define ATOM     "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
 #define PCHAR    "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 

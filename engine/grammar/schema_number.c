@@ -2,6 +2,7 @@
  * most 18 digits of them, 17 before and 17 behind a point, two of an exponent. Under a bound or
  * a multiple there are no exponents, and 15 digits in all unless the bound has more: so many a
  * double tells apart, and a reader's rounding cannot carry a number over its bound. */
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"
@@ -44,13 +45,19 @@ static void exclude(struct tr__schema *s, const struct tr__shape *shape, bool ne
     }
 }
 
-static const char *base_pattern(unsigned types)
+/* Numbers without sign: whole ones, and with a fraction those of fewer digits before the point. */
+static uint32_t base_expr(struct tr__schema *s, unsigned types, uint32_t whole, uint32_t before)
 {
+    char pattern[128];
+
     if (!(types & TR__TYPE_FRACTION))
-        return "0|[1-9][0-9]{0,29}";
-    if (!(types & TR__TYPE_INTEGER))
-        return "(0|[1-9][0-9]{0,29})\\.[0-9]{0,29}[1-9]";
-    return "(0|[1-9][0-9]{0,29})(\\.[0-9]{1,30})?";
+        snprintf(pattern, sizeof(pattern), "0|[1-9][0-9]{0,%u}", whole - 1);
+    else if (!(types & TR__TYPE_INTEGER))
+        snprintf(pattern, sizeof(pattern), "(0|[1-9][0-9]{0,%u})\\.[0-9]{0,29}[1-9]", before - 1);
+    else
+        snprintf(pattern, sizeof(pattern), "0|[1-9][0-9]{0,%u}|(0|[1-9][0-9]{0,%u})\\.[0-9]{1,30}",
+                 whole - 1, before - 1);
+    return tr__regex_parse(&s->x, pattern, strlen(pattern), NULL);
 }
 
 /* Numbers of one sign, without it: low <= x <= high (absent ones NULL). */
@@ -59,8 +66,7 @@ static void one_sign(struct tr__schema *s, const struct tr__shape *shape, bool n
                      bool high_strict, struct tr__dfa *d)
 {
     bool integer = !(shape->types & TR__TYPE_FRACTION);
-    const char *pattern = base_pattern(shape->types);
-    uint32_t most = integer ? INTEGER_DIGITS : NUMBER_DIGITS, frac = 0;
+    uint32_t most = integer ? INTEGER_DIGITS : NUMBER_DIGITS, frac = 0, whole;
     struct tr__decimal limit = {.frac = ""};
 
     if (high)
@@ -72,13 +78,13 @@ static void one_sign(struct tr__schema *s, const struct tr__shape *shape, bool n
         frac = TR_MAX(frac, (uint32_t)(low ? strlen(low->frac) : 0));
         frac = TR_MAX(frac, (uint32_t)(high ? strlen(high->frac) : 0));
     }
-    memset(limit.whole, '9', most);
-    tr__dfa_of(&s->x, tr__regex_parse(&s->x, pattern, strlen(pattern), NULL), TR__MATCH_WHOLE,
-               TR__SPELL_RAW, d);
+    whole = integer || high ? most : TR_MAX(most, (uint32_t)EXACT_DIGITS);
+    memset(limit.whole, '9', whole);
+    tr__dfa_of(&s->x, base_expr(s, shape->types, whole, most), TR__MATCH_WHOLE, TR__SPELL_RAW, d);
     meet_expr(s, d, tr__decimal_under(&s->x, high ? high : &limit, high && high_strict, frac),
               false);
     if (low)
-        meet_expr(s, d, tr__decimal_over(&s->x, low, low_strict, frac, most), false);
+        meet_expr(s, d, tr__decimal_over(&s->x, low, low_strict, frac, whole), false);
     for (uint32_t i = 0; i < shape->n_multiples && s->b->r == 0; i++) {
         struct tr__decimal m;
         struct tr__dfa multiples = {0};

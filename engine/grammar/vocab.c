@@ -137,17 +137,9 @@ static int build_trie(struct tr__trie *t, const struct token *tokens, uint32_t n
 
 /* ---- clean tokens ---- */
 
-static int by_chars(const void *a, const void *b)
+static int build_clean(struct tr_grammar_vocab *v, const struct token *tokens, uint32_t n)
 {
-    const struct token *x = a, *y = b;
-
-    if (x->chars != y->chars)
-        return x->chars < y->chars ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
-}
-
-static int build_clean(struct tr_grammar_vocab *v, struct token *tokens, uint32_t n)
-{
+    uint32_t begin[TR__TOKEN_MAX + 1] = {0}; /* of the long ones, by number of characters */
     size_t words = (size_t)v->words;
 
     v->clean = calloc((TR__CLEAN_SETS + 1) * words, sizeof(*v->clean));
@@ -155,7 +147,6 @@ static int build_clean(struct tr_grammar_vocab *v, struct token *tokens, uint32_
     v->long_chars = malloc(n + 1);
     if (!v->clean || !v->long_ids || !v->long_chars)
         return TR_ENOMEM;
-    qsort(tokens, n, sizeof(*tokens), by_chars);
     for (uint32_t i = 0; i < n; i++) {
         const struct token *x = &tokens[i];
         if (x->chars == 0)
@@ -164,11 +155,19 @@ static int build_clean(struct tr_grammar_vocab *v, struct token *tokens, uint32_
             v->clean[k * words + x->id / 64] |= 1ull << x->id % 64;
             v->clean_n[k]++;
         }
-        if (x->chars >= TR__CLEAN_SETS) {
-            v->long_ids[v->n_long] = x->id;
-            v->long_chars[v->n_long++] = (uint8_t)x->chars;
-        }
-        v->most_chars = x->chars;
+        v->most_chars = TR_MAX(v->most_chars, x->chars);
+        if (x->chars >= TR__CLEAN_SETS)
+            begin[x->chars]++;
+    }
+    for (uint32_t k = 1; k <= TR__TOKEN_MAX; k++)
+        begin[k] += begin[k - 1];
+    v->n_long = begin[TR__TOKEN_MAX];
+    for (uint32_t i = n; i-- > 0;) {
+        const struct token *x = &tokens[i];
+        if (x->chars < TR__CLEAN_SETS)
+            continue;
+        v->long_ids[--begin[x->chars]] = x->id;
+        v->long_chars[begin[x->chars]] = (uint8_t)x->chars;
     }
     return 0;
 }

@@ -3,30 +3,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *text;
-    int status;
-} map[] = {
-#define X(name, text, status) {text, status},
+static const char *const texts[] = {
+#define X(name, text) text,
     TR_ERR_MAP(X)
 #undef X
 };
 
 static size_t index_of(int code)
 {
-    if (code >= 0 || -code > (int)TR_ARRAY_LEN(map))
+    if (code >= 0 || -code > (int)TR_ARRAY_LEN(texts))
         return TR_ERR_INDEX_INTERNAL;
     return (size_t)(-code - 1);
 }
 
 const char *tr_err_text(int code)
 {
-    return code == TR_OK ? "ok" : map[index_of(code)].text;
-}
-
-int tr_err_status(int code)
-{
-    return code == TR_OK ? 200 : map[index_of(code)].status;
+    return code == TR_OK ? "ok" : texts[index_of(code)];
 }
 
 /* snprintf cuts at a byte; drop a character it cut in two. */

@@ -1,4 +1,4 @@
-/* Errors: negative ints from one map, which also knows the HTTP status of each. */
+/* Errors: negative ints from one map. */
 #ifndef TR_CONFIG_ERR_H
 #define TR_CONFIG_ERR_H
 
@@ -6,32 +6,32 @@
 
 #include "config/base.h"
 
-/* X(name, text, HTTP status). The value of TR_E<name> is minus its 1-based place in the list. */
+/* X(name, text). The value of TR_E<name> is minus its 1-based place in the list. */
 #define TR_ERR_MAP(X)                                                                              \
-    X(INVAL, "invalid argument", 400)                                                              \
-    X(NOMEM, "out of memory", 503)                                                                 \
-    X(IO, "input/output error", 500)                                                               \
-    X(FORMAT, "malformed file", 500)                                                               \
-    X(CONFIG, "bad configuration", 500)                                                            \
-    X(TOOLONG, "prompt exceeds the context", 400)                                                  \
-    X(NOFIT, "request can never fit the KV cache", 400)                                            \
-    X(QUEUE, "queue is full", 429)                                                                 \
-    X(LOADING, "checkpoint is loading", 503)                                                       \
-    X(DRAIN, "shutting down", 503)                                                                 \
-    X(DEADLINE, "deadline exceeded", 503)                                                          \
-    X(CANCELED, "canceled", 499)                                                                   \
-    X(NOTFOUND, "not found", 404)                                                                  \
-    X(UNSUPPORTED, "not supported", 400)                                                           \
-    X(INTERNAL, "internal error", 500)
+    X(INVAL, "invalid argument")                                                                   \
+    X(NOMEM, "out of memory")                                                                      \
+    X(IO, "input/output error")                                                                    \
+    X(FORMAT, "malformed file")                                                                    \
+    X(CONFIG, "bad configuration")                                                                 \
+    X(TOOLONG, "prompt exceeds the context")                                                       \
+    X(NOFIT, "request can never fit the KV cache")                                                 \
+    X(QUEUE, "queue is full")                                                                      \
+    X(LOADING, "checkpoint is loading")                                                            \
+    X(DRAIN, "shutting down")                                                                      \
+    X(DEADLINE, "deadline exceeded")                                                               \
+    X(CANCELED, "canceled")                                                                        \
+    X(NOTFOUND, "not found")                                                                       \
+    X(UNSUPPORTED, "not supported")                                                                \
+    X(INTERNAL, "internal error")
 
 enum tr_err_index {
-#define X(name, text, status) TR_ERR_INDEX_##name,
+#define X(name, text) TR_ERR_INDEX_##name,
     TR_ERR_MAP(X)
 #undef X
 };
 enum tr_err_code {
     TR_OK = 0,
-#define X(name, text, status) TR_E##name = -(int)TR_ERR_INDEX_##name - 1,
+#define X(name, text) TR_E##name = -(int)TR_ERR_INDEX_##name - 1,
     TR_ERR_MAP(X)
 #undef X
 };
@@ -43,9 +43,8 @@ struct tr_err {
     char msg[512];  /* one line, valid UTF-8, no user bytes unescaped */
 };
 
-/* The map's text and HTTP status of a code; unknown codes read as INTERNAL. */
+/* The map's text of a code; unknown codes read as INTERNAL. */
 const char *tr_err_text(int code);
-int tr_err_status(int code);
 
 /* Fills *err (NULL is allowed) and returns code, so that `return tr_err_set(...)` works. `param`
  * may be NULL. Text beyond the capacity is cut at a character border. */

@@ -1,9 +1,5 @@
-/*
- * The daemon's life: bind, load, serve, drain, end.
- *
- * Everything here happens on the loop thread except the load, which has a thread of its own so that signals are heard
- * meanwhile. The order of the end stands in `close_all`, top to bottom.
- */
+#include "server/loop.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,45 +14,27 @@
 #include "config/clock.h"
 #include "server/call/call.h"
 #include "server/call/defaults.h"
+#include "server/call/outbox.h"
 #include "server/http/conn.h"
+#include "server/http/listen.h"
+#include "server/http/pump.h"
 #include "server/http/transport.h"
 #include "server/load.h"
 #include "server/log.h"
 #include "server/server.h"
 
-#define STALE_NS      (60LL * 1000000000) /* an engine that has not turned for so long is stuck */
-#define AT_ONCE_MS    500  /* after a second signal: the time an orderly end may take */
-#define LAST_WORDS_MS 1000 /* when requests are cut: the time for saying so */
-#define SPARE_FILES   64   /* descriptors beside connections */
-#define LOADING_RETRY 5    /* seconds, for Retry-After */
+enum {
+    AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
+    LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
+    SPARE_FILES = 64      /* descriptors beside connections */
+};
 
-int64_t srv_now(const struct srv *s)
-{
-    return (int64_t)uv_now(&s->loop);
-}
-
-uint64_t srv_new_id(struct srv *s)
-{
-    /* splitmix64 over a secret start: each number once, no order to be seen */
-    uint64_t z = s->hash_key[0] + ++s->next_id * 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
-int srv_retry_after(struct srv *s)
-{
-    if (s->state == SRV_STATE_READY)
-        return tr_engine_retry_after(s->engine);
-    return LOADING_RETRY;
-}
-
-bool srv_engine_alive(struct srv *s)
-{
-    struct tr_engine_stats st;
-    tr_engine_stats(s->engine, &st);
-    return tr_clock_ns() - st.heartbeat_ns < STALE_NS;
-}
+/* The loop's own: the rest of the server sees srv only. */
+struct daemon {
+    struct srv srv;
+    struct srv_listen listen;
+    struct srv_outbox outbox;
+};
 
 /* ---- draining ---- */
 
@@ -126,7 +104,7 @@ static void on_terminate(uv_signal_t *handle, int number)
     struct srv *s = handle->data;
     if (s->state == SRV_STATE_LOADING) {
         srv_log(SRV_LOG_INFO, NULL, "%s while loading: bye", strsignal(number));
-        srv_listen_stop(&s->listen);
+        srv_listen_stop(s->listen);
         _exit(0); /* the loader cannot be stopped, and nothing else has begun */
     }
     if (s->state == SRV_STATE_READY) {
@@ -188,7 +166,7 @@ static void load(void *arg)
     struct tr_engine_options options;
     srv_engine_options(&options, s->options);
     options.on_event = srv_outbox_push;
-    options.event_arg = &s->outbox;
+    options.event_arg = s->outbox;
     options.on_checked = on_good_checkpoint;
     options.on_checked_arg = s;
     s->result = srv_engine_open(&s->opened, &options, &s->error);
@@ -203,14 +181,14 @@ static int open_port(struct srv *s, struct tr_err *err)
     if (s->mhd)
         return 0;
     int r = srv_transport_start(s, err);
-    return r < 0 ? r : srv_listen_start(&s->listen, &s->loop, srv_transport_accept, s, err);
+    return r < 0 ? r : srv_listen_start(s->listen, &s->loop, srv_transport_accept, s, err);
 }
 
 static void on_checked(uv_async_t *async)
 {
     struct srv *s = async->data;
     struct tr_err err; /* whoever loads may be writing to s->error */
-    if (s->state == SRV_STATE_LOADING && !s->listen.passed && open_port(s, &err) < 0)
+    if (s->state == SRV_STATE_LOADING && !s->listen->passed && open_port(s, &err) < 0)
         srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg); /* tried once more when loaded */
 }
 
@@ -238,7 +216,7 @@ static int begin_serving(struct srv *s)
     r = open_port(s, &s->error);
     if (r == 0) {
         s->state = SRV_STATE_READY;
-        srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen.url);
+        srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen->url);
     }
     return r;
 }
@@ -275,7 +253,7 @@ static int init_loop(struct srv *s, struct tr_err *err)
         return tr_err_set(err, TR_EINTERNAL, NULL, "no event loop: %s", uv_strerror(r));
     uv_timer_init(&s->loop, &s->drain);
     s->drain.data = s->checked.data = s->loaded.data = s;
-    r = srv_outbox_init(&s->outbox, &s->loop, on_events, s);
+    r = srv_outbox_init(s->outbox, &s->loop, on_events, s);
     if (r == 0)
         r = uv_async_init(&s->loop, &s->checked, on_checked);
     if (r == 0)
@@ -317,21 +295,21 @@ static void abandon_connections(struct srv *s)
             c->req->gone = true;
         srv_conn_resume(c);
     }
-    srv_transport_pump(s);
+    srv_pump_run(s);
 }
 
 /* The order of the end. */
 static void close_all(struct srv *s)
 {
     s->closing = true;
-    srv_listen_stop(&s->listen);
+    srv_listen_stop(s->listen);
     abort_calls(s);
     while (s->n_working > 0) /* they use the tokenizer */
         uv_run(&s->loop, UV_RUN_ONCE);
     s->engine = tr_engine_close(s->engine); /* delivers the DONE events of everything that ran */
     srv_call_events(s);
     if (s->mhd) {
-        srv_transport_pump(s); /* last answers */
+        srv_pump_run(s); /* last answers */
         abandon_connections(s);
         srv_transport_stop(s);
     }
@@ -339,7 +317,7 @@ static void close_all(struct srv *s)
     uv_run(&s->loop, UV_RUN_DEFAULT); /* close callbacks, work that was under way on the pool */
     if (uv_loop_close(&s->loop) != 0)
         srv_log(SRV_LOG_ERROR, NULL, "the event loop was left with open handles");
-    srv_outbox_done(&s->outbox);
+    srv_outbox_done(s->outbox);
     tr_chat_close(s->chat);
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);
@@ -347,12 +325,17 @@ static void close_all(struct srv *s)
     tr_json_free(s->defaults);
 }
 
-int srv_run(const struct tr_options *options)
+int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes)
 {
-    struct srv *s = calloc(1, sizeof *s);
-    if (!s)
+    struct daemon *d = calloc(1, sizeof *d);
+    if (!d)
         return 1;
+    struct srv *s = &d->srv;
     s->options = options;
+    s->routes = routes;
+    s->n_routes = n_routes;
+    s->listen = &d->listen;
+    s->outbox = &d->outbox;
     s->created = (int64_t)time(NULL);
     srv_log_setup((enum srv_log_level)options->log_level,
                   options->log_format == TR_LOG_FORMAT_JSON);
@@ -360,7 +343,7 @@ int srv_run(const struct tr_options *options)
     srv_log_start();
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
-    int r = srv_listen_bind(&s->listen, options, &s->error);
+    int r = srv_listen_bind(s->listen, options, &s->error);
     bool looping = r == 0;
     if (r == 0)
         r = init_loop(s, &s->error);
@@ -380,6 +363,6 @@ int srv_run(const struct tr_options *options)
     else
         srv_log(SRV_LOG_INFO, NULL, "ended");
     srv_log_stop(LAST_WORDS_MS);
-    free(s);
+    free(d);
     return r < 0 ? 1 : 0;
 }

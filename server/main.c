@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include "engine/kernels/blas.h"
+#include "server/api/routes.h"
 #include "server/call/defaults.h"
 #include "server/commands/commands.h"
 #include "server/log.h"
-#include "server/server.h"
+#include "server/loop.h"
 
 extern char **environ;
 
@@ -33,7 +34,7 @@ static int serve(const struct tr_options *o)
         return 2;
     }
     tr_json_free(defaults);
-    return srv_run(o);
+    return srv_run(o, srv_routes, srv_n_routes);
 }
 
 static int run_command(struct tr_options *o)

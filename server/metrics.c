@@ -1,12 +1,6 @@
 #include "server/metrics.h"
 
-#include <string.h>
-
-#include "config/clock.h"
-#include "config/json.h"
-#include "server/call/call.h"
-#include "server/http/route.h"
-#include "server/server.h"
+#include "config/base.h"
 
 static const double ttft_edges[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                                     1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
@@ -20,11 +14,7 @@ static const double n_edges[] = {1, 2, 5, 10, 20};
 
 #define EDGES(a) a, TR_ARRAY_LEN(a)
 
-static const struct {
-    const char *name, *alias, *help;
-    const double *edges;
-    size_t n_edges;
-} hists[SRV_N_HISTS] = {
+const struct srv_histogram_info srv_histograms[SRV_N_HISTS] = {
     [SRV_HIST_TTFT] = {"time_to_first_token_seconds", "time_to_first_token_seconds",
                        "From the request line to the first token.", EDGES(ttft_edges)},
     [SRV_HIST_ITL] = {"inter_token_latency_seconds", "inter_token_latency_seconds",
@@ -50,246 +40,23 @@ static const struct {
     [SRV_HIST_N] = {"request_n", "request_params_n", "n of a call.", EDGES(n_edges)},
 };
 
-static const int codes[SRV_N_CODES] = {200, 204, 400, 401, 404, 405, 408, 413, 415,
-                                       417, 429, 431, 499, 500, 503, 422, 403, 0};
+const int srv_metrics_codes[SRV_N_CODES] = {200, 204, 400, 401, 404, 405, 408, 413, 415,
+                                            417, 429, 431, 499, 500, 503, 422, 403, 0};
 
-static void observe(struct srv_metrics *m, enum srv_histogram_id id, double x)
+void srv_metrics_observe(struct srv_metrics *m, enum srv_histogram_id id, double x)
 {
     size_t i = 0;
-    while (i < hists[id].n_edges && x > hists[id].edges[i])
+    while (i < srv_histograms[id].n_edges && x > srv_histograms[id].edges[i])
         i++;
     m->hists[id].buckets[i]++;
     m->hists[id].count++;
     m->hists[id].sum += x;
 }
 
-void srv_metrics_request(struct srv_metrics *m, const struct srv_req *req)
+void srv_metrics_request(struct srv_metrics *m, int route, int status)
 {
-    int route = req->route ? (int)(req->route - srv_routes) : SRV_MAX_ROUTES;
-    int code = req->gone ? 499 : req->status;
     int i = 0;
-    while (i < SRV_N_CODES - 1 && codes[i] != code)
+    while (i < SRV_N_CODES - 1 && srv_metrics_codes[i] != status)
         i++;
     m->requests[route][i]++;
-}
-
-void srv_metrics_token(struct srv_metrics *m, const struct srv_call *c, const struct srv_choice *ch,
-                       int64_t now_ns)
-{
-    if (!c->first_ns)
-        observe(m, SRV_HIST_TTFT, (double)(now_ns - c->context.begun_ns) * 1e-9);
-    else if (ch->n_tokens > 0)
-        observe(m, SRV_HIST_ITL, (double)(now_ns - c->last_ns) * 1e-9);
-}
-
-static enum srv_reason reason_of(const struct srv_call *c, const struct srv_choice *ch)
-{
-    if (c->err.code)
-        return c->err.code == TR_ECANCELED ? SRV_REASON_ABORT : SRV_REASON_ERROR;
-    return ch->stop == SRV_STOP_LENGTH ? SRV_REASON_LENGTH : SRV_REASON_STOP;
-}
-
-void srv_metrics_call(struct srv_metrics *m, const struct srv_call *c)
-{
-    long long prompt = 0, answer = 0;
-    for (int i = 0; i < c->n_choices; i++) {
-        m->finished[reason_of(c, &c->choices[i])]++;
-        answer += c->choices[i].n_tokens;
-    }
-    if (c->err.code)
-        return;
-    for (int i = 0; i < c->n_jobs; i++) {
-        const struct tr_usage *u = &c->jobs[i].usage;
-        prompt += c->jobs[i].n_prompt;
-        observe(m, SRV_HIST_QUEUE, (double)u->queue_ns * 1e-9);
-        observe(m, SRV_HIST_PREFILL, (double)u->prefill_ns * 1e-9);
-        observe(m, SRV_HIST_DECODE, (double)u->decode_ns * 1e-9);
-        observe(m, SRV_HIST_INFERENCE, (double)(u->prefill_ns + u->decode_ns) * 1e-9);
-    }
-    observe(m, SRV_HIST_E2E, (double)(tr_clock_ns() - c->context.begun_ns) * 1e-9);
-    observe(m, SRV_HIST_PROMPT_TOKENS, (double)prompt);
-    observe(m, SRV_HIST_ANSWER_TOKENS, (double)answer);
-    observe(m, SRV_HIST_N, (double)c->params.n);
-    if (c->params.max_tokens >= 0)
-        observe(m, SRV_HIST_MAX_TOKENS, (double)c->params.max_tokens);
-    if (answer > c->n_choices)
-        observe(m, SRV_HIST_TPOT,
-                (double)(c->last_ns - c->first_ns) * 1e-9 / (double)(answer - c->n_choices) *
-                    (double)c->n_choices);
-}
-
-/* ---- the page ---- */
-
-struct page {
-    struct tr_buf *out;
-    const char *prefix; /* "trinityd_" or "vllm:" */
-    bool alias;
-    struct tr_buf model; /* model_name="..." */
-};
-
-static void head(struct page *p, const char *name, const char *type, const char *help)
-{
-    tr_buf_addf(p->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p->prefix, name, help, p->prefix, name,
-                type);
-}
-
-/* One sample without labels of its own. NULL = the metric has no such name. */
-static void value(struct page *p, const char *own, const char *alias, const char *type,
-                  const char *help, double x)
-{
-    const char *name = p->alias ? alias : own;
-    if (!name)
-        return;
-    head(p, name, type, help);
-    tr_buf_addf(p->out, "%s%s{%s} %.15g\n", p->prefix, name, p->model.data, x);
-}
-
-static void histogram(struct page *p, int id, const struct srv_histogram *h)
-{
-    const char *name = p->alias ? hists[id].alias : hists[id].name;
-    uint64_t below = 0;
-    head(p, name, "histogram", hists[id].help);
-    for (size_t i = 0; i < hists[id].n_edges; i++) {
-        below += h->buckets[i];
-        tr_buf_addf(p->out, "%s%s_bucket{%s,le=\"%g\"} %llu\n", p->prefix, name, p->model.data,
-                    hists[id].edges[i], (unsigned long long)below);
-    }
-    tr_buf_addf(p->out, "%s%s_bucket{%s,le=\"+Inf\"} %llu\n", p->prefix, name, p->model.data,
-                (unsigned long long)h->count);
-    tr_buf_addf(p->out, "%s%s_sum{%s} %.9g\n%s%s_count{%s} %llu\n", p->prefix, name, p->model.data,
-                h->sum, p->prefix, name, p->model.data, (unsigned long long)h->count);
-}
-
-static void requests(struct page *p, const struct srv_metrics *m)
-{
-    head(p, "http_requests_total", "counter", "HTTP requests by path and status.");
-    for (int r = 0; r <= SRV_MAX_ROUTES; r++)
-        for (int i = 0; i < SRV_N_CODES; i++)
-            if (m->requests[r][i])
-                tr_buf_addf(p->out, "%shttp_requests_total{path=\"%s\",code=\"%d\"} %llu\n",
-                            p->prefix, r < srv_n_routes ? srv_routes[r].path : "other", codes[i],
-                            (unsigned long long)m->requests[r][i]);
-}
-
-static void finished(struct page *p, const struct srv_metrics *m)
-{
-    static const char *const reasons[SRV_N_REASONS] = {"stop", "length", "abort", "error"};
-    const char *name = p->alias ? "request_success_total" : "answers_total";
-    head(p, name, "counter", "Finished answers by reason.");
-    for (int i = 0; i < SRV_N_REASONS; i++)
-        tr_buf_addf(p->out, "%s%s{%s,finished_reason=\"%s\"} %llu\n", p->prefix, name,
-                    p->model.data, reasons[i], (unsigned long long)m->finished[i]);
-}
-
-static double share(int used, int total)
-{
-    return total > 0 ? (double)used / total : 0;
-}
-
-static void engine(struct page *p, const struct tr_engine_stats *st,
-                   const struct tr_engine_info *info)
-{
-    const char *g = "gauge", *c = "counter";
-    double use = TR_MAX(share(st->local_pages_used, st->local_pages_total),
-                        share(st->global_pages_used, st->global_pages_total));
-    value(p, "requests_running", "num_requests_running", g, "Jobs in the batch.", st->running);
-    value(p, "requests_waiting", "num_requests_waiting", g, "Jobs in the queue.", st->waiting);
-    value(p, "requests_paused", NULL, g, "Jobs that wait for a slow reader.", st->paused);
-    value(p, "kv_cache_usage_ratio", "kv_cache_usage_perc", g,
-          "Share of the fuller page pool that sequences hold.", use);
-    value(p, "local_pages_used", NULL, g, "Local pages held by sequences.", st->local_pages_used);
-    value(p, "local_pages_cached", NULL, g, "Local pages kept for reuse only.",
-          st->local_pages_cached);
-    value(p, "local_pages", NULL, g, "Local pages in the pool.", st->local_pages_total);
-    value(p, "global_pages_used", NULL, g, "Global pages held by sequences.",
-          st->global_pages_used);
-    value(p, "global_pages_cached", NULL, g, "Global pages kept for reuse only.",
-          st->global_pages_cached);
-    value(p, "global_pages", NULL, g, "Global pages in the pool.", st->global_pages_total);
-    value(p, "steps_total", NULL, c, "Engine steps.", (double)st->steps);
-    value(p, "rows_total", "iteration_tokens_total", c, "Rows of all steps.", (double)st->rows);
-    value(p, "prefill_rows_total", NULL, c, "Prompt rows of all steps.", (double)st->prefill_rows);
-    value(p, "decode_rows_total", NULL, c, "Decoding rows of all steps.", (double)st->decode_rows);
-    value(p, "prompt_tokens_total", "prompt_tokens_total", c, "Prompt tokens of admitted jobs.",
-          (double)st->prompt_tokens);
-    value(p, "generated_tokens_total", "generation_tokens_total", c, "Generated tokens.",
-          (double)st->generated_tokens);
-    value(p, "prefix_queries_total", "prefix_cache_queries_total", c,
-          "Prompt tokens looked up in the prefix cache.", (double)st->prefix_queries);
-    value(p, "prefix_hits_total", "prefix_cache_hits_total", c,
-          "Prompt tokens whose keys and values were reused.", (double)st->prefix_hits);
-    value(p, "preemptions_total", "num_preemptions_total", c,
-          "Jobs that lost their pages and were recomputed.", (double)st->preemptions);
-    value(p, "page_mismatches_total", NULL, c, "Pages whose checksum or recomputation differed.",
-          (double)st->page_mismatches);
-    value(p, "verified_hits_total", NULL, c, "Prefix hits that were recomputed for verification.",
-          (double)st->verified_hits);
-    value(p, "draft_tokens_total", "spec_decode_num_draft_tokens_total", c,
-          "Tokens proposed by speculation.", (double)st->draft_tokens);
-    value(p, "accepted_tokens_total", "spec_decode_num_accepted_tokens_total", c,
-          "Proposed tokens that were right.", (double)st->accepted_tokens);
-    value(p, "prefill_tokens_per_second", NULL, g, "Recent prefill speed.",
-          st->prefill_tokens_per_second);
-    value(p, "decode_tokens_per_second", NULL, g, "Recent decode speed.",
-          st->decode_tokens_per_second);
-    const char *config = p->alias ? "cache_config_info" : "cache_info";
-    head(p, config, g, "Sizes of the cache, as labels.");
-    tr_buf_addf(p->out, "%s%s{%s,block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", p->prefix, config,
-                p->model.data, info->page_tokens, st->global_pages_total);
-}
-
-static void page(struct page *p, struct srv *s)
-{
-    const struct srv_metrics *m = &s->metrics;
-    if (s->engine) {
-        struct tr_engine_stats st;
-        tr_engine_stats(s->engine, &st);
-        engine(p, &st, s->info);
-    }
-    finished(p, m);
-    for (int i = 0; i < SRV_N_HISTS; i++)
-        histogram(p, i, &m->hists[i]);
-    if (p->alias)
-        return;
-    requests(p, m);
-    value(p, "connections", NULL, "gauge", "Open connections.", s->n_conns);
-    value(p, "http_requests_open", NULL, "gauge", "HTTP requests under way.", s->n_requests);
-    value(p, "request_body_bytes", NULL, "gauge", "Memory held by request bodies.",
-          (double)s->body_bytes);
-    value(p, "cancelled_calls_total", NULL, "counter", "Calls whose client left.",
-          (double)m->cancelled_calls);
-    value(p, "stalled_streams_total", NULL, "counter", "Streams ended because nobody read them.",
-          (double)m->stalled_streams);
-    value(p, "refused_connections_total", NULL, "counter", "Connections that could not be served.",
-          (double)m->refused_connections);
-}
-
-/* A label's value: backslash, quote and line feed are escaped. */
-static void add_label(struct tr_buf *out, const char *s)
-{
-    for (; *s; s++) {
-        if (*s == '\\' || *s == '"')
-            tr_buf_addc(out, '\\');
-        if (*s == '\n')
-            tr_buf_adds(out, "\\n");
-        else
-            tr_buf_addc(out, *s);
-    }
-}
-
-void srv_metrics_page(struct srv *s, struct tr_buf *out)
-{
-    struct page p = {.out = out, .prefix = "trinityd_"};
-    tr_buf_adds(&p.model, "model_name=\"");
-    add_label(&p.model, s->model ? s->model : "");
-    tr_buf_addc(&p.model, '"');
-    page(&p, s);
-    if (s->options->metrics_compat == TR_METRICS_COMPAT_VLLM) {
-        p.prefix = "vllm:";
-        p.alias = true;
-        tr_buf_adds(&p.model, ",engine=\"0\"");
-        page(&p, s);
-    }
-    out->oom |= p.model.oom;
-    tr_buf_done(&p.model);
 }

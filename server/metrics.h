@@ -1,21 +1,15 @@
-/*
- * Counters and histograms, and their page for Prometheus.
- *
- * Loop thread only: what the engine counts is read from its snapshot when the page is made. Names are our own; with
- * metrics_compat=vllm the same values appear once more under the names that dashboards and gateways of vLLM ask for.
- */
+/* Counters and histograms; loop thread only. What is counted stands with who counts it. */
 #ifndef TR_SERVER_METRICS_H
 #define TR_SERVER_METRICS_H
 
-#include "config/buf.h"
+#include <stddef.h>
+#include <stdint.h>
 
-struct srv;
-struct srv_call;
-struct srv_choice;
-struct srv_req;
-
-#define SRV_MAX_BUCKETS 24
-#define SRV_MAX_ROUTES  32
+enum {
+    SRV_MAX_BUCKETS = 24,
+    SRV_MAX_ROUTES = 32,
+    SRV_N_CODES = 18 /* statuses counted apart */
+};
 
 enum srv_histogram_id {
     SRV_HIST_TTFT,
@@ -39,6 +33,13 @@ struct srv_histogram {
     double sum;
 };
 
+struct srv_histogram_info {
+    const char *name, *alias, *help; /* alias: vLLM's name */
+    const double *edges;
+    size_t n_edges;
+};
+extern const struct srv_histogram_info srv_histograms[SRV_N_HISTS];
+
 enum srv_reason {
     SRV_REASON_STOP,
     SRV_REASON_LENGTH,
@@ -46,8 +47,6 @@ enum srv_reason {
     SRV_REASON_ERROR,
     SRV_N_REASONS
 };
-
-#define SRV_N_CODES 18 /* statuses counted apart, metrics.c */
 
 struct srv_metrics {
     struct srv_histogram hists[SRV_N_HISTS];
@@ -57,13 +56,10 @@ struct srv_metrics {
     uint64_t page_mismatches; /* of the engine's, those that were logged */
 };
 
-/* An HTTP request has left. */
-void srv_metrics_request(struct srv_metrics *m, const struct srv_req *req);
-/* A token of a choice has come, before the choice has seen it. */
-void srv_metrics_token(struct srv_metrics *m, const struct srv_call *c, const struct srv_choice *ch,
-                       int64_t now_ns);
-/* A call has ended and somebody listens. */
-void srv_metrics_call(struct srv_metrics *m, const struct srv_call *c);
-void srv_metrics_page(struct srv *s, struct tr_buf *out);
+extern const int srv_metrics_codes[SRV_N_CODES]; /* 0 = any other */
+
+void srv_metrics_observe(struct srv_metrics *m, enum srv_histogram_id id, double x);
+/* An HTTP request has left. route: its place in the table, SRV_MAX_ROUTES = none. */
+void srv_metrics_request(struct srv_metrics *m, int route, int status);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * The daemon's public face, and what all of server/ shares about its state.
+ * What all of server/ shares: the state of the daemon, as the loop thread keeps it.
  *
- * One loop thread runs libuv and, inside it, libmicrohttpd; it alone touches sockets, connections, requests, answers,
- * counters and the log. Compute happens on the engine's threads, which are reached by tr_engine_submit and heard
- * through the outbox. Long preparation (parsing, tokenizing) happens on libuv's pool and sees only its own request.
+ * One loop thread runs libuv and, inside it, libmicrohttpd; it alone touches sockets, connections, requests, answers
+ * and counters. Compute happens on the engine's threads, which are reached by tr_engine_submit and heard through the
+ * outbox. A long body is parsed and tokenized on libuv's pool, where only its own request is seen; a short one is read
+ * on the loop thread itself. The log may be written from any thread.
  */
 #ifndef TR_SERVER_SERVER_H
 #define TR_SERVER_SERVER_H
@@ -15,19 +16,17 @@
 #include "engine/engine.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
-#include "server/call/outbox.h"
-#include "server/http/listen.h"
 #include "server/metrics.h"
 
-struct srv_conn;
-struct srv_mhd;
 struct srv_call;
-
-/* Loads the checkpoint, serves until SIGTERM or SIGINT; the exit status of the process. */
-int srv_run(const struct tr_options *options);
+struct srv_conn;
+struct srv_listen;
+struct srv_mhd;
+struct srv_outbox;
+struct srv_route;
 
 /* A longer body is read on a worker: two milliseconds are the loop's patience. */
-#define SRV_INLINE_BYTES (16 * 1024)
+enum { SRV_INLINE_BYTES = 16 * 1024 };
 
 enum srv_state {
     SRV_STATE_LOADING,
@@ -40,9 +39,11 @@ struct srv {
     const struct tr_options *options; /* in force; their strings are borrowed all over */
     struct tr_options reloaded;       /* what SIGHUP has put in place of srv_run's */
     enum srv_state state;
+    const struct srv_route *const *routes; /* n_routes: what is served */
+    int n_routes;
 
     uv_loop_t loop;
-    struct srv_listen listen;
+    struct srv_listen *listen;
     struct srv_mhd *mhd; /* the libmicrohttpd that takes new connections, then older ones */
     uv_prepare_t pump;   /* runs libmicrohttpd once before every sleep */
     uv_timer_t mhd_timer;
@@ -67,7 +68,7 @@ struct srv {
     char fingerprint[64]; /* system_fingerprint */
     int64_t created;      /* unix seconds of the start */
     uint64_t hash_key[2]; /* random; keys tenant and cache salts */
-    struct srv_outbox outbox;
+    struct srv_outbox *outbox;
 
     struct srv_conn *conns; /* all connections */
     struct srv_call *calls; /* all inference calls with open jobs */

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "config/json.h"
-#include "server/api/openapi.h"
+#include "server/api/schema.h"
+#include "server/http/reply.h"
 #include "server/server.h"
 
 static void add_model(struct tr_buf *out, const struct srv *s)
@@ -25,7 +26,7 @@ static void add_model(struct tr_buf *out, const struct srv *s)
     tr_buf_adds(out, "}}");
 }
 
-void srv_models(struct srv_req *req)
+static void get_models(struct srv_req *req)
 {
     tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
     add_model(&req->out, req->srv);
@@ -33,7 +34,7 @@ void srv_models(struct srv_req *req)
     srv_reply(req, 200, "application/json");
 }
 
-void srv_model(struct srv_req *req)
+static void get_model(struct srv_req *req)
 {
     if (strcmp(req->tail, req->srv->model) != 0) {
         srv_refuse(req, SRV_PROBLEM_MODEL, "model", "no such model is served here");
@@ -43,7 +44,30 @@ void srv_model(struct srv_req *req)
     srv_reply(req, 200, "application/json");
 }
 
-void srv_health(struct srv_req *req)
+#define MODEL                                                                                      \
+    SRV_OBJECT("\"id\",\"object\",\"created\",\"owned_by\",\"max_model_len\"",                     \
+               "\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"model\"},"                    \
+               "\"created\":{\"type\":\"integer\"},\"owned_by\":{\"type\":\"string\"},"            \
+               "\"max_model_len\":{\"type\":\"integer\"}")
+
+const struct srv_route srv_models_route = {
+    .path = "/v1/models",
+    .doc = "The model that is served",
+    .get = get_models,
+    .answer = SRV_OBJECT(
+        "\"object\",\"data\"",
+        "\"object\":{\"const\":\"list\"},\"data\":{\"type\":\"array\",\"items\":" MODEL "}"),
+};
+
+const struct srv_route srv_model_route = {
+    .path = "/v1/models/",
+    .doc = "One model",
+    .flags = SRV_ROUTE_PREFIX,
+    .get = get_model,
+    .answer = MODEL,
+};
+
+static void get_health(struct srv_req *req)
 {
     switch (req->srv->state) {
     case SRV_STATE_LOADING:
@@ -65,7 +89,28 @@ void srv_health(struct srv_req *req)
     srv_reply(req, 200, "application/json");
 }
 
-void srv_livez(struct srv_req *req)
+const struct srv_route srv_health_route = {
+    .path = "/health",
+    .doc = "Ready to serve",
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS,
+    .get = get_health,
+};
+
+const struct srv_route srv_readyz_route = {
+    .path = "/readyz",
+    .doc = "Ready to serve",
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS,
+    .get = get_health,
+};
+
+const struct srv_route srv_ping_route = {
+    .path = "/ping",
+    .doc = "Ready to serve",
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS,
+    .get = get_health,
+};
+
+static void get_livez(struct srv_req *req)
 {
     if (req->srv->state != SRV_STATE_LOADING && !srv_engine_alive(req->srv)) {
         srv_refuse(req, SRV_PROBLEM_UNHEALTHY, NULL, "the engine does not respond");
@@ -75,26 +120,23 @@ void srv_livez(struct srv_req *req)
     srv_reply(req, 200, "application/json");
 }
 
-void srv_version(struct srv_req *req)
+const struct srv_route srv_livez_route = {
+    .path = "/livez",
+    .doc = "The process lives",
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS,
+    .get = get_livez,
+};
+
+static void get_version(struct srv_req *req)
 {
     tr_buf_addf(&req->out, "{\"version\":\"%s\"}", TR_VERSION);
     srv_reply(req, 200, "application/json");
 }
 
-void srv_metrics_get(struct srv_req *req)
-{
-    srv_metrics_page(req->srv, &req->out);
-    srv_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8");
-}
-
-void srv_capabilities(struct srv_req *req)
-{
-    srv_capabilities_document(req->srv, &req->out);
-    srv_reply(req, 200, "application/json");
-}
-
-void srv_openapi_get(struct srv_req *req)
-{
-    srv_openapi_document(req->srv, &req->out);
-    srv_reply(req, 200, "application/json");
-}
+const struct srv_route srv_version_route = {
+    .path = "/version",
+    .doc = "Version of the daemon",
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS,
+    .get = get_version,
+    .answer = SRV_OBJECT("\"version\"", "\"version\":{\"type\":\"string\"}"),
+};

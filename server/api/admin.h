@@ -2,15 +2,9 @@
 #ifndef TR_SERVER_API_ADMIN_H
 #define TR_SERVER_API_ADMIN_H
 
-#include "server/http/request.h"
+#include "server/http/route.h"
 
-void srv_models(struct srv_req *req);
-void srv_model(struct srv_req *req);
-void srv_health(struct srv_req *req);
-void srv_livez(struct srv_req *req);
-void srv_version(struct srv_req *req);
-void srv_metrics_get(struct srv_req *req);
-void srv_capabilities(struct srv_req *req);
-void srv_openapi_get(struct srv_req *req);
+extern const struct srv_route srv_models_route, srv_model_route, srv_health_route, srv_readyz_route,
+    srv_livez_route, srv_ping_route, srv_version_route;
 
 #endif

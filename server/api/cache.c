@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "config/hash.h"
+#include "server/api/schema.h"
 #include "server/call/job.h"
+#include "server/http/reply.h"
 #include "server/http/route.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
-void srv_capacity(struct srv_req *req)
+static void get_capacity(struct srv_req *req)
 {
     const struct tr_engine *e = req->srv->engine;
     const struct tr_engine_info *info = req->srv->info;
@@ -42,7 +44,13 @@ void srv_capacity(struct srv_req *req)
     srv_reply(req, 200, "application/json");
 }
 
-/* -- snapshots -- */
+const struct srv_route srv_capacity_route = {
+    .path = "/v1/capacity",
+    .doc = "What fits into the KV cache",
+    .get = get_capacity,
+};
+
+/* ---- snapshots ---- */
 
 struct save_params {
     struct tr_json name, prompt, cache_salt;
@@ -66,8 +74,8 @@ static const struct srv_field restore_rows[] = {
 };
 static const struct srv_table save_fields = {save_rows, TR_ARRAY_LEN(save_rows)};
 static const struct srv_table restore_fields = {restore_rows, TR_ARRAY_LEN(restore_rows)};
-const struct srv_table *const srv_snapshot_save_tables[1] = {&save_fields};
-const struct srv_table *const srv_snapshot_restore_tables[1] = {&restore_fields};
+static const struct srv_table *const save_tables[] = {&save_fields};
+static const struct srv_table *const restore_tables[] = {&restore_fields};
 
 /* Who asks: nobody in particular while there are no keys. */
 static void owner_of(const struct srv_req *req, uint64_t owner[2])
@@ -149,7 +157,7 @@ static int save(struct srv_req *req, struct tr_err *err)
     struct tr_snapshot_scope scope;
     struct tr_snapshot made;
     const char *name = NULL;
-    int r = read_params(req, srv_snapshot_save_tables, &doc, &root, &p, err);
+    int r = read_params(req, save_tables, &doc, &root, &p, err);
     if (r == 0 && !tr_json_given(&p.name))
         r = tr_err_set(err, TR_EINVAL, "name", "name: missing");
     if (r == 0)
@@ -177,7 +185,7 @@ static int restore(struct srv_req *req, struct tr_err *err)
     struct save_params p = {0};
     struct tr_snapshot_scope scope;
     struct tr_snapshot made;
-    int r = read_params(req, srv_snapshot_restore_tables, &doc, &root, &p, err);
+    int r = read_params(req, restore_tables, &doc, &root, &p, err);
     if (r == 0)
         r = scope_of(req, &p, &scope, err);
     if (r == 0)
@@ -218,17 +226,43 @@ static int remove_one(struct srv_req *req, struct tr_err *err)
     return r;
 }
 
-void srv_snapshots(struct srv_req *req)
+static void get_list(struct srv_req *req)
 {
     srv_task_run_aside(req, list);
 }
 
-void srv_snapshot_save(struct srv_req *req)
+static void post_save(struct srv_req *req)
 {
     srv_task_run_aside(req, save);
 }
 
-void srv_snapshot(struct srv_req *req)
+static void post_restore(struct srv_req *req)
 {
-    srv_task_run_aside(req, req->method == SRV_METHOD_DELETE ? remove_one : restore);
+    srv_task_run_aside(req, restore);
 }
+
+static void delete_one(struct srv_req *req)
+{
+    srv_task_run_aside(req, remove_one);
+}
+
+const struct srv_route srv_snapshots_route = {
+    .path = "/v1/snapshots",
+    .doc = "Saved prefixes; save one",
+    .get = get_list,
+    .post = post_save,
+    .tables = save_tables,
+    .n_tables = TR_ARRAY_LEN(save_tables),
+    .rules = SRV_REQUIRED("\"name\",\"prompt\""),
+};
+
+const struct srv_route srv_snapshot_route = {
+    .path = "/v1/snapshots/",
+    .doc = "Restore, or delete, a saved prefix",
+    .flags = SRV_ROUTE_PREFIX,
+    .post = post_restore,
+    .delete = delete_one,
+    .tables = restore_tables,
+    .n_tables = TR_ARRAY_LEN(restore_tables),
+    .rules = SRV_REQUIRED(""),
+};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api/openai.h"
+#include "server/api/schema.h"
 #include "server/call/logprobs.h"
 #include "server/http/task.h"
 #include "server/server.h"
@@ -300,7 +301,6 @@ static void end(struct srv_call *c)
 }
 
 const struct srv_api srv_chat_api = {
-    .path = "/v1/chat/completions",
     .id_prefix = "chatcmpl-",
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
@@ -314,16 +314,27 @@ const struct srv_api srv_chat_api = {
     .answer = answer,
 };
 
-void srv_chat(struct srv_req *req)
+static void chat(struct srv_req *req)
 {
     srv_call_start(req, &srv_chat_api);
 }
 
+const struct srv_route srv_chat_route = {
+    .path = "/v1/chat/completions",
+    .doc = "Answer a conversation",
+    .flags = SRV_ROUTE_STREAMS,
+    .post = chat,
+    .tables = tables,
+    .n_tables = TR_ARRAY_LEN(tables),
+    .rules = SRV_REQUIRED("\"messages\""),
+};
+
 /* ---- /apply-template ---- */
+
+static const struct srv_table *const template_tables[] = {&srv_apply_template_fields};
 
 static int apply_template(struct srv_req *req, struct tr_err *err)
 {
-    static const struct srv_table *const table = &srv_apply_template_fields;
     const struct srv *s = req->srv;
     struct json_t *doc = NULL;
     struct srv_params p = {0};
@@ -332,7 +343,7 @@ static int apply_template(struct srv_req *req, struct tr_err *err)
     if (r < 0)
         return r;
     struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(&table, 1, &root, NULL, s->options->strict, &p, err);
+    r = srv_fields_take(template_tables, 1, &root, NULL, s->options->strict, &p, err);
     if (r == 0)
         r = srv_dialog_check_tools(&p.dialog, err);
     if (r == 0)
@@ -347,7 +358,16 @@ static int apply_template(struct srv_req *req, struct tr_err *err)
     return r;
 }
 
-void srv_apply_template(struct srv_req *req)
+static void post_template(struct srv_req *req)
 {
     srv_task_run(req, apply_template);
 }
+
+const struct srv_route srv_apply_template_route = {
+    .path = "/apply-template",
+    .doc = "Messages to the prompt they make",
+    .post = post_template,
+    .tables = template_tables,
+    .n_tables = TR_ARRAY_LEN(template_tables),
+    .rules = SRV_REQUIRED("\"messages\""),
+};

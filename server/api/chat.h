@@ -3,10 +3,9 @@
 #define TR_SERVER_API_CHAT_H
 
 #include "server/call/call.h"
+#include "server/http/route.h"
 
-void srv_chat(struct srv_req *req);
-void srv_apply_template(struct srv_req *req);
-
+extern const struct srv_route srv_chat_route, srv_apply_template_route;
 extern const struct srv_api srv_chat_api;
 /* The fields of a prompt made of messages, for /apply-template. */
 extern const struct srv_table srv_apply_template_fields;

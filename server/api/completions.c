@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/api/openai.h"
+#include "server/api/schema.h"
 #include "server/call/logprobs.h"
 #include "server/server.h"
 
@@ -220,7 +221,6 @@ static void end(struct srv_call *c)
 }
 
 const struct srv_api srv_completions_api = {
-    .path = "/v1/completions",
     .id_prefix = "cmpl-",
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
@@ -233,7 +233,36 @@ const struct srv_api srv_completions_api = {
     .answer = answer,
 };
 
-void srv_completions(struct srv_req *req)
+#define USAGE                                                                                      \
+    SRV_OBJECT(                                                                                    \
+        "\"prompt_tokens\",\"completion_tokens\",\"total_tokens\"",                                \
+        "\"prompt_tokens\":{\"type\":\"integer\"},\"completion_tokens\":{\"type\":\"integer\"},"   \
+        "\"total_tokens\":{\"type\":\"integer\"}")
+
+#define ANSWER                                                                                     \
+    SRV_OBJECT("\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"",                    \
+               "\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"text_completion\"},"          \
+               "\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},"               \
+               "\"system_fingerprint\":{\"type\":\"string\"},\"usage\":" USAGE                     \
+               ",\"choices\":{\"type\":\"array\",\"items\":" SRV_OBJECT(                           \
+                   "\"index\",\"text\",\"logprobs\",\"finish_reason\"",                            \
+                   "\"index\":{\"type\":\"integer\"},\"text\":{\"type\":\"string\"},"              \
+                   "\"logprobs\":{\"type\":[\"object\",\"null\"]},"                                \
+                   "\"finish_reason\":{\"enum\":[\"stop\",\"length\"]},"                           \
+                   "\"stop_reason\":{\"type\":[\"string\",\"integer\",\"null\"]}") "}")
+
+static void completions(struct srv_req *req)
 {
     srv_call_start(req, &srv_completions_api);
 }
+
+const struct srv_route srv_completions_route = {
+    .path = "/v1/completions",
+    .doc = "Complete a prompt",
+    .flags = SRV_ROUTE_STREAMS,
+    .post = completions,
+    .tables = tables,
+    .n_tables = TR_ARRAY_LEN(tables),
+    .rules = SRV_REQUIRED("\"prompt\""),
+    .answer = ANSWER,
+};

@@ -3,9 +3,9 @@
 #define TR_SERVER_API_COMPLETIONS_H
 
 #include "server/call/call.h"
+#include "server/http/route.h"
 
-void srv_completions(struct srv_req *req);
-
+extern const struct srv_route srv_completions_route;
 extern const struct srv_api srv_completions_api;
 
 #endif

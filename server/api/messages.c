@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "server/api/chat.h"
+#include "server/api/messages_input.h"
+#include "server/api/schema.h"
 #include "server/api/translate.h"
 #include "server/call/usage.h"
+#include "server/http/reply.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
@@ -13,26 +16,27 @@ static const struct srv_table *const tables[] = {&srv_messages_fields, &srv_comm
 
 /* ---- errors ---- */
 
-void srv_messages_error(struct tr_buf *out, int status, const char *request_id, const char *msg)
+static void write_error(struct tr_buf *out, const struct srv_req *req, enum srv_problem why,
+                        const char *param, const char *msg)
 {
-    static const struct {
-        int status;
-        const char *type;
-    } types[] = {{401, "authentication_error"},
-                 {404, "not_found_error"},
-                 {413, "request_too_large"},
-                 {429, "rate_limit_error"},
-                 {503, "overloaded_error"}};
-    const char *type = status < 500 ? "invalid_request_error" : "api_error";
-    for (size_t i = 0; i < TR_ARRAY_LEN(types); i++)
-        if (types[i].status == status)
-            type = types[i].type;
-    tr_buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
+    (void)param; /* has no place in this form */
+    tr_buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+                srv_problems[why].messages_type);
     tr_json_quote(out, msg, strlen(msg));
     tr_buf_adds(out, "},\"request_id\":");
-    tr_json_quote(out, request_id, strlen(request_id));
+    tr_json_quote(out, req->id, strlen(req->id));
     tr_buf_addc(out, '}');
 }
+
+static const struct srv_error_form error_form = {
+    "MessagesRefused",
+    SRV_OBJECT(
+        "\"type\",\"error\"",
+        "\"type\":{\"const\":\"error\"},\"request_id\":{\"type\":\"string\"},\"error\":" SRV_OBJECT(
+            "\"type\",\"message\"",
+            "\"type\":{\"type\":\"string\"},\"message\":{\"type\":\"string\"}")),
+    write_error,
+};
 
 /* ---- the message ---- */
 
@@ -187,12 +191,11 @@ static void fault(struct srv_call *c, const struct tr_err *err)
 {
     struct tr_buf *out = &c->req->out;
     tr_buf_adds(out, "event: error\ndata: ");
-    srv_messages_error(out, tr_err_status(err->code), c->req->id, err->msg);
+    write_error(out, c->req, srv_problem_of(err->code), NULL, err->msg);
     tr_buf_adds(out, "\n\n");
 }
 
 const struct srv_api srv_messages_api = {
-    .path = "/v1/messages",
     .id_prefix = "msg_",
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
@@ -205,10 +208,21 @@ const struct srv_api srv_messages_api = {
     .answer = answer,
 };
 
-void srv_messages(struct srv_req *req)
+static void messages(struct srv_req *req)
 {
     srv_call_start(req, &srv_messages_api);
 }
+
+const struct srv_route srv_messages_route = {
+    .path = "/v1/messages",
+    .doc = "Answer a conversation: the messages API",
+    .flags = SRV_ROUTE_STREAMS,
+    .post = messages,
+    .errors = &error_form,
+    .tables = tables,
+    .n_tables = TR_ARRAY_LEN(tables),
+    .rules = SRV_REQUIRED("\"messages\",\"max_tokens\""),
+};
 
 /* ---- /v1/messages/count_tokens ---- */
 
@@ -243,7 +257,16 @@ static int count_tokens(struct srv_req *req, struct tr_err *err)
     return r;
 }
 
-void srv_count_tokens(struct srv_req *req)
+static void post_count(struct srv_req *req)
 {
     srv_task_run(req, count_tokens);
 }
+
+/* Its fields are not told: only what makes the prompt is looked at. */
+const struct srv_route srv_count_tokens_route = {
+    .path = "/v1/messages/count_tokens",
+    .doc = "Tokens of the prompt that messages make",
+    .post = post_count,
+    .errors = &error_form,
+    .rules = SRV_REQUIRED("\"messages\""),
+};

@@ -1,9 +1,9 @@
-/* A request of the messages API in the chat form: blocks become messages, parts of them, and calls. */
+#include "server/api/messages_input.h"
+
 #include <jansson.h>
 #include <limits.h>
 #include <string.h>
 
-#include "server/api/messages.h"
 #include "server/api/translate.h"
 #include "server/log.h"
 

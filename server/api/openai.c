@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/call/usage.h"
+#include "server/http/reply.h"
 #include "server/server.h"
 
 static void make_head(struct tr_buf *out, const struct srv_call *c, const char *object)
@@ -81,7 +82,8 @@ void srv_openai_fault(struct srv_call *c, const struct tr_err *err)
 {
     struct tr_buf *out = &c->req->out;
     tr_buf_adds(out, "data: ");
-    srv_error_object(out, srv_problem_of(err->code), err->param[0] ? err->param : NULL, err->msg);
+    srv_error_object.write(out, c->req, srv_problem_of(err->code),
+                           err->param[0] ? err->param : NULL, err->msg);
     tr_buf_adds(out, "\n\ndata: [DONE]\n\n");
 }
 

@@ -1,12 +1,9 @@
-/* GET /v1/capabilities and /openapi.json, written from the route and field tables. */
+/* GET /v1/capabilities and /openapi.json, written from the routes and their fields. */
 #ifndef TR_SERVER_API_OPENAPI_H
 #define TR_SERVER_API_OPENAPI_H
 
-#include "config/buf.h"
+#include "server/http/route.h"
 
-struct srv;
-
-void srv_capabilities_document(const struct srv *s, struct tr_buf *out);
-void srv_openapi_document(const struct srv *s, struct tr_buf *out);
+extern const struct srv_route srv_capabilities_route, srv_openapi_route;
 
 #endif

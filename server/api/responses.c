@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "server/api/chat.h"
+#include "server/api/responses_input.h"
+#include "server/api/schema.h"
 #include "server/call/usage.h"
+#include "server/http/reply.h"
 #include "server/server.h"
 
 #define ID_PREFIX "resp_"
@@ -267,7 +270,6 @@ static void fault(struct srv_call *c, const struct tr_err *err)
 }
 
 const struct srv_api srv_responses_api = {
-    .path = "/v1/responses",
     .id_prefix = ID_PREFIX,
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
@@ -280,7 +282,17 @@ const struct srv_api srv_responses_api = {
     .answer = answer,
 };
 
-void srv_responses(struct srv_req *req)
+static void responses(struct srv_req *req)
 {
     srv_call_start(req, &srv_responses_api);
 }
+
+const struct srv_route srv_responses_route = {
+    .path = "/v1/responses",
+    .doc = "Answer a conversation: the responses API",
+    .flags = SRV_ROUTE_STREAMS,
+    .post = responses,
+    .tables = tables,
+    .n_tables = TR_ARRAY_LEN(tables),
+    .rules = SRV_REQUIRED("\"input\""),
+};

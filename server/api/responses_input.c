@@ -1,9 +1,9 @@
-/* A request of the responses API as messages: every item becomes a message or a part of one. */
+#include "server/api/responses_input.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/responses.h"
 #include "server/api/translate.h"
 #include "server/log.h"
 

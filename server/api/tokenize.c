@@ -7,6 +7,8 @@
 #include "engine/text/unicode.h"
 #include "server/api/chat.h"
 #include "server/api/openai.h"
+#include "server/api/schema.h"
+#include "server/http/reply.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
@@ -36,8 +38,8 @@ static const struct srv_field tokenize_rows[] = {
                    "with content: {id, piece} objects in place of ids"),
 };
 static const struct srv_table tokenize_fields = {tokenize_rows, TR_ARRAY_LEN(tokenize_rows)};
-const struct srv_table *const srv_tokenize_tables[] = {&tokenize_fields,
-                                                       &srv_apply_template_fields};
+static const struct srv_table *const tokenize_tables[] = {&tokenize_fields,
+                                                          &srv_apply_template_fields};
 
 static const struct srv_field detokenize_rows[] = {
     SRV_IGNORED_FIELD("model", "there is one"),
@@ -47,7 +49,7 @@ static const struct srv_field detokenize_rows[] = {
         "token ids"),
 };
 static const struct srv_table detokenize_fields = {detokenize_rows, TR_ARRAY_LEN(detokenize_rows)};
-const struct srv_table *const srv_detokenize_tables[] = {&detokenize_fields};
+static const struct srv_table *const detokenize_tables[] = {&detokenize_fields};
 
 static int read_params(struct srv_req *req, const struct srv_table *const *tables, size_t n,
                        struct json_t **doc, struct tr_json *root, struct params *p,
@@ -153,7 +155,7 @@ static int tokenize(struct srv_req *req, struct tr_err *err)
     struct json_t *doc = NULL;
     struct tr_json root;
     struct params p = {0};
-    int r = read_params(req, srv_tokenize_tables, 2, &doc, &root, &p, err);
+    int r = read_params(req, tokenize_tables, 2, &doc, &root, &p, err);
     bool messages = tr_json_given(&p.chat.dialog.messages);
     if (r == 0 && messages + tr_json_given(&p.content) + tr_json_given(&p.prompt) != 1)
         r = tr_err_set(err, TR_EINVAL, "prompt", "give one of prompt, content and messages");
@@ -198,22 +200,49 @@ static int detokenize(struct srv_req *req, struct tr_err *err)
     struct json_t *doc = NULL;
     struct tr_json root;
     struct params p = {0};
-    int r = read_params(req, srv_detokenize_tables, 1, &doc, &root, &p, err);
+    int r = read_params(req, detokenize_tables, 1, &doc, &root, &p, err);
     if (r == 0)
         r = detokenize_ids(req, &p.tokens, err);
     tr_json_free(doc);
     return r;
 }
 
-void srv_tokenize(struct srv_req *req)
+static void post_tokenize(struct srv_req *req)
 {
     srv_task_run(req, tokenize);
 }
 
-void srv_detokenize(struct srv_req *req)
+#define ONE_OF(given, absent1, absent2)                                                            \
+    "{\"required\":[\"" given "\"],\"properties\":{\"" given                                       \
+    "\":{\"not\":{\"type\":\"null\"}},\"" absent1 "\":{\"type\":\"null\"},\"" absent2              \
+    "\":{\"type\":\"null\"}}}"
+
+const struct srv_route srv_tokenize_route = {
+    .path = "/tokenize",
+    .doc = "Text to token ids",
+    .post = post_tokenize,
+    .tables = tokenize_tables,
+    .n_tables = TR_ARRAY_LEN(tokenize_tables),
+    .rules = "\"oneOf\":[" ONE_OF("prompt", "content", "messages") "," ONE_OF(
+        "content", "prompt", "messages") "," ONE_OF("messages", "prompt", "content") "]",
+    .answer = SRV_OBJECT("\"tokens\"", "\"tokens\":{\"type\":\"array\"}"),
+};
+
+static void post_detokenize(struct srv_req *req)
 {
     srv_task_run(req, detokenize);
 }
+
+const struct srv_route srv_detokenize_route = {
+    .path = "/detokenize",
+    .doc = "Token ids to text",
+    .post = post_detokenize,
+    .tables = detokenize_tables,
+    .n_tables = TR_ARRAY_LEN(detokenize_tables),
+    .rules = SRV_REQUIRED("\"tokens\""),
+    .answer = SRV_OBJECT("\"prompt\",\"content\"",
+                         "\"prompt\":{\"type\":\"string\"},\"content\":{\"type\":\"string\"}"),
+};
 
 static void add_token(struct tr_buf *out, const struct tr_tokenizer *t, const char *name,
                       int32_t id)
@@ -228,7 +257,7 @@ static void add_token(struct tr_buf *out, const struct tr_tokenizer *t, const ch
         tr_buf_adds(out, "null");
 }
 
-void srv_tokenizer_info(struct srv_req *req)
+static void get_info(struct srv_req *req)
 {
     const struct srv *s = req->srv;
     const struct tr_tokenizer *t = s->tokenizer;
@@ -250,3 +279,9 @@ void srv_tokenizer_info(struct srv_req *req)
     tr_buf_addc(out, '}');
     srv_reply(req, 200, "application/json");
 }
+
+const struct srv_route srv_tokenizer_info_route = {
+    .path = "/tokenizer_info",
+    .doc = "What the tokenizer is",
+    .get = get_info,
+};

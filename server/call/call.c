@@ -6,8 +6,10 @@
 
 #include "config/clock.h"
 #include "server/call/logprobs.h"
+#include "server/call/measure.h"
+#include "server/call/outbox.h"
 #include "server/call/read.h"
-#include "server/http/route.h"
+#include "server/http/reply.h"
 #include "server/log.h"
 #include "server/server.h"
 
@@ -107,7 +109,7 @@ static void finish(struct srv_call *c)
     }
     if (req->out.oom && !c->err.code)
         tr_err_set(&c->err, TR_ENOMEM, NULL, "out of memory for the answer");
-    srv_metrics_call(&c->srv->metrics, c);
+    srv_measure_call(c);
     if (c->err.code && c->begun) {
         if (req->out.oom)
             tr_buf_clear(&req->out);
@@ -176,7 +178,7 @@ static void on_token(struct srv_choice *ch, struct srv_job *j, const struct tr_e
 {
     struct srv_call *c = ch->call;
     int64_t now = tr_clock_ns();
-    srv_metrics_token(&c->srv->metrics, c, ch, now);
+    srv_measure_token(ch, now);
     if (!c->first_ns)
         c->first_ns = now;
     c->last_ns = now;
@@ -284,7 +286,7 @@ void srv_call_events(struct srv *s)
 {
     struct srv_event *used = NULL;
     bool done = false;
-    for (struct srv_event *next, *ev = srv_outbox_take(&s->outbox); ev; ev = next) {
+    for (struct srv_event *next, *ev = srv_outbox_take(s->outbox); ev; ev = next) {
         next = ev->next;
         bool pooled = ev->e.kind != TR_EVENT_DONE;
         done |= !pooled;
@@ -294,7 +296,7 @@ void srv_call_events(struct srv *s)
             used = ev;
         }
     }
-    srv_outbox_recycle(&s->outbox, used);
+    srv_outbox_recycle(s->outbox, used);
     if (done && s->options->verify && s->engine)
         warn_of_mismatches(s);
 }

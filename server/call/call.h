@@ -17,7 +17,6 @@
 struct srv_call;
 
 struct srv_api {
-    const char *path; /* the route, for metrics */
     const char *id_prefix;
     const struct srv_table *const *tables; /* fields of a request */
     size_t n_tables;

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "server/http/transport.h"
+#include "server/http/problem.h"
+#include "server/http/pump.h"
 #include "server/server.h"
 
 #define MIN_BYTES_PER_MS 1 /* a body or an answer slower than this runs into its deadline */
@@ -50,7 +51,7 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
     if (!c->suspended) {
         /* libmicrohttpd takes a short read for an empty socket and misses an end that came with the last bytes. So it
          * reads those now, and then its edge-triggered poll is woken once more. */
-        srv_transport_pump(c->srv);
+        srv_pump_run(c->srv);
         if (!uv_is_closing((uv_handle_t *)watch))
             shutdown(c->fd, SHUT_RD);
         return;
@@ -62,7 +63,8 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
 static void time_out(struct srv_conn *c)
 {
     struct tr_buf body = {0}, answer = {0};
-    srv_error_object(&body, SRV_PROBLEM_TIMEOUT, NULL, "the request did not arrive in time");
+    srv_error_object.write(&body, c->req, SRV_PROBLEM_TIMEOUT, NULL,
+                           "the request did not arrive in time");
     tr_buf_addf(&answer,
                 "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
                 "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
@@ -109,7 +111,7 @@ static void on_timer(uv_timer_t *timer)
             return;
         }
         tr_buf_adds(&req->out, ": ping\n\n");
-        srv_stream_flush(req);
+        srv_conn_wake(c);
         return;
     }
     time_out(c);
@@ -179,4 +181,17 @@ void srv_conn_resume(struct srv_conn *c)
         return;
     c->suspended = false;
     MHD_resume_connection(c->mhd);
+}
+
+void srv_conn_wake(struct srv_conn *c)
+{
+    if (!c->suspended)
+        return;
+    srv_conn_touch(c);
+    srv_conn_resume(c);
+}
+
+void srv_conn_touch(struct srv_conn *c)
+{
+    c->since = srv_now(c->srv);
 }

@@ -34,6 +34,10 @@ void srv_conn_close(struct srv_conn *c);
 /* Between handler calls of libmicrohttpd, on the loop thread only. */
 void srv_conn_suspend(struct srv_conn *c);
 void srv_conn_resume(struct srv_conn *c);
+/* A suspended stream has something to send again: the wait for its client begins now. */
+void srv_conn_wake(struct srv_conn *c);
+/* The client has taken bytes: its time begins anew, the timer finds out when it fires. */
+void srv_conn_touch(struct srv_conn *c);
 /* A new wait begins now: for a request, its body, its answer being read. */
 void srv_conn_restart_timer(struct srv_conn *c);
 

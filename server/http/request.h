@@ -12,7 +12,6 @@
 #include <stdbool.h>
 
 #include "config/buf.h"
-#include "config/err.h"
 
 struct srv;
 struct srv_conn;
@@ -21,36 +20,6 @@ struct srv_route;
 struct MHD_Connection;
 
 #define SRV_ID_BYTES 128 /* longest request id that is taken over from the client */
-
-/* Every way to refuse: X(name, status, type, code); NULL = null in the error object. */
-#define SRV_PROBLEM_MAP(X)                                                                         \
-    X(REQUEST, 400, "invalid_request_error", NULL)                                                 \
-    X(CONTEXT, 400, "invalid_request_error", "context_length_exceeded")                            \
-    X(NOFIT, 400, "invalid_request_error", "insufficient_kv")                                      \
-    X(KEY, 401, "authentication_error", "invalid_api_key")                                         \
-    X(MODEL, 404, "not_found_error", "model_not_found")                                            \
-    X(PATH, 404, "not_found_error", "not_found")                                                   \
-    X(METHOD, 405, "invalid_request_error", "method_not_allowed")                                  \
-    X(TIMEOUT, 408, "invalid_request_error", "request_timeout")                                    \
-    X(TOO_LARGE, 413, "invalid_request_error", "request_too_large")                                \
-    X(MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type")                          \
-    X(EXPECTATION, 417, "invalid_request_error", "expectation_failed")                             \
-    X(HEADERS, 431, "invalid_request_error", "headers_too_large")                                  \
-    X(QUEUE, 429, "rate_limit_error", "queue_full")                                                \
-    X(BUSY, 429, "rate_limit_error", "too_many_bodies")                                            \
-    X(INTERNAL, 500, "server_error", "server_error")                                               \
-    X(MEMORY, 503, "server_error", "out_of_memory")                                                \
-    X(LOADING, 503, "server_error", "loading")                                                     \
-    X(DRAIN, 503, "server_error", "shutting_down")                                                 \
-    X(DEADLINE, 503, "server_error", "deadline_exceeded")                                          \
-    X(UNHEALTHY, 503, "server_error", "engine_stalled")
-
-enum srv_problem {
-#define X(name, status, type, code) SRV_PROBLEM_##name,
-    SRV_PROBLEM_MAP(X)
-#undef X
-        SRV_N_PROBLEMS
-};
 
 enum srv_method {
     SRV_METHOD_GET,
@@ -93,6 +62,7 @@ struct srv_req {
     char *uri;                     /* owned: path and query as sent */
     char *path;                    /* owned: decoded path */
     const struct srv_route *route; /* NULL = no such path */
+    int route_index;               /* in srv.routes */
     const char *tail;              /* what follows the route's prefix */
     uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
     struct srv_head head;
@@ -119,34 +89,10 @@ struct srv_req {
     void *owner;                           /* the generator's */
 };
 
-typedef void (*srv_handler)(struct srv_req *req);
-
 struct srv_req *srv_req_ref(struct srv_req *req);
 void srv_req_unref(struct srv_req *req);
 void srv_req_drop_body(struct srv_req *req); /* once it has been read: frees its memory */
+enum srv_method srv_method_of(const char *name);
 const char *srv_method_name(enum srv_method method);
-
-/* Replies with what stands in req->out. Exactly one reply per request. */
-void srv_reply(struct srv_req *req, int status, const char *content_type);
-/* Replies with the error object; what stood in req->out is dropped. param NULL = null. */
-void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, const char *fmt, ...)
-    TR_PRINTF(4, 5);
-/* The same for an engine or parser error. */
-void srv_refuse_err(struct srv_req *req, const struct tr_err *err);
-enum srv_problem srv_problem_of(int code); /* of a TR_E… */
-int srv_problem_status(enum srv_problem why);
-/* Appends {"error":{...}}. */
-void srv_error_object(struct tr_buf *out, enum srv_problem why, const char *param, const char *msg);
-
-/* The reply comes later: takes a reference for `owner`, which it gives back by srv_req_unref. */
-void srv_later(struct srv_req *req, const struct srv_generator *generator, void *owner);
-
-/* Begins a stream of events, after srv_later; write to req->out, then flush. */
-void srv_stream_begin(struct srv_req *req);
-void srv_stream_flush(struct srv_req *req);
-/* Nothing follows; with close the connection ends as well. The generator is not called any more. */
-void srv_stream_end(struct srv_req *req, bool close);
-/* Unread bytes exceed the limit: stop producing until `proceed`. */
-bool srv_stream_full(struct srv_req *req);
 
 #endif

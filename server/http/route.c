@@ -4,50 +4,14 @@
 #include <strings.h>
 
 #include "config/hash.h"
-#include "server/api/admin.h"
-#include "server/api/cache.h"
-#include "server/api/chat.h"
-#include "server/api/completions.h"
-#include "server/api/messages.h"
-#include "server/api/responses.h"
-#include "server/api/tokenize.h"
-#include "server/log.h"
+#include "server/http/reply.h"
 #include "server/server.h"
-
-const struct srv_route srv_routes[] = {
-    {"/v1/completions", NULL, srv_completions, 0, "Complete a prompt"},
-    {"/v1/chat/completions", NULL, srv_chat, 0, "Answer a conversation"},
-    {"/v1/responses", NULL, srv_responses, 0, "Answer a conversation: the responses API"},
-    {"/v1/messages", NULL, srv_messages, SRV_ROUTE_MESSAGES,
-     "Answer a conversation: the messages API"},
-    {"/v1/messages/count_tokens", NULL, srv_count_tokens, SRV_ROUTE_MESSAGES,
-     "Tokens of the prompt that messages make"},
-    {"/v1/models", srv_models, NULL, 0, "The model that is served"},
-    {"/v1/models/", srv_model, NULL, SRV_ROUTE_PREFIX, "One model"},
-    {"/v1/capabilities", srv_capabilities, NULL, 0, "Request fields, their types and ranges"},
-    {"/v1/capacity", srv_capacity, NULL, 0, "What fits into the KV cache"},
-    {"/v1/snapshots", srv_snapshots, srv_snapshot_save, 0, "Saved prefixes; save one"},
-    {"/v1/snapshots/", NULL, srv_snapshot, SRV_ROUTE_PREFIX | SRV_ROUTE_DELETABLE,
-     "Restore, or delete, a saved prefix"},
-    {"/tokenize", NULL, srv_tokenize, 0, "Text to token ids"},
-    {"/detokenize", NULL, srv_detokenize, 0, "Token ids to text"},
-    {"/apply-template", NULL, srv_apply_template, 0, "Messages to the prompt they make"},
-    {"/tokenizer_info", srv_tokenizer_info, NULL, 0, "What the tokenizer is"},
-    {"/health", srv_health, NULL, SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS, "Ready to serve"},
-    {"/readyz", srv_health, NULL, SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS, "Ready to serve"},
-    {"/livez", srv_livez, NULL, SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS, "The process lives"},
-    {"/ping", srv_health, NULL, SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS, "Ready to serve"},
-    {"/version", srv_version, NULL, SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS, "Version of the daemon"},
-    {"/metrics", srv_metrics_get, NULL, SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS, "Prometheus metrics"},
-    {"/openapi.json", srv_openapi_get, NULL, SRV_ROUTE_OPEN, "This description"},
-};
-const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
-_Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");
 
 void srv_route_find(struct srv_req *req)
 {
-    for (int i = 0; i < srv_n_routes; i++) {
-        const struct srv_route *r = &srv_routes[i];
+    const struct srv *s = req->srv;
+    for (req->route_index = 0; req->route_index < s->n_routes; req->route_index++) {
+        const struct srv_route *r = s->routes[req->route_index];
         size_t n = strlen(r->path);
         bool match = r->flags & SRV_ROUTE_PREFIX
                          ? strncmp(req->path, r->path, n) == 0 && req->path[n]
@@ -60,19 +24,18 @@ void srv_route_find(struct srv_req *req)
     }
 }
 
-const char *srv_route_allow(const struct srv_route *route)
+/* The Allow header of a route. */
+static const char *allow_of(const struct srv_route *r)
 {
-    if (route->flags & SRV_ROUTE_DELETABLE)
-        return "POST, DELETE, OPTIONS";
-    if (route->get && route->post)
-        return "GET, HEAD, POST, OPTIONS";
-    return route->get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-}
-
-const char *srv_method_name(enum srv_method method)
-{
-    static const char *const names[] = {"GET", "HEAD", "POST", "DELETE", "OPTIONS", "other"};
-    return names[method];
+    static const char *const texts[] = {"OPTIONS",
+                                        "GET, HEAD, OPTIONS",
+                                        "POST, OPTIONS",
+                                        "GET, HEAD, POST, OPTIONS",
+                                        "DELETE, OPTIONS",
+                                        "GET, HEAD, DELETE, OPTIONS",
+                                        "POST, DELETE, OPTIONS",
+                                        "GET, HEAD, POST, DELETE, OPTIONS"};
+    return texts[(r->get ? 1 : 0) + (r->post ? 2 : 0) + (r->delete ? 4 : 0)];
 }
 
 const char *srv_route_key(const struct srv_req *req)
@@ -139,7 +102,7 @@ static srv_handler handler_of(const struct srv_req *req)
     case SRV_METHOD_POST:
         return req->route->post;
     case SRV_METHOD_DELETE:
-        return req->route->flags & SRV_ROUTE_DELETABLE ? req->route->post : NULL;
+        return req->route->delete;
     case SRV_METHOD_OPTIONS:
     case SRV_METHOD_OTHER:
     default:
@@ -168,7 +131,7 @@ bool srv_route_admit(struct srv_req *req)
     if (req->method == SRV_METHOD_OPTIONS)
         return true;
     if (!handler_of(req)) {
-        req->allow = srv_route_allow(r);
+        req->allow = allow_of(r);
         srv_refuse(req, SRV_PROBLEM_METHOD, NULL, "this path allows %s", req->allow);
         return false;
     }
@@ -188,7 +151,7 @@ void srv_route_run(struct srv_req *req)
 {
     const struct srv_route *r = req->route;
     if (req->method == SRV_METHOD_OPTIONS) {
-        req->allow = r ? srv_route_allow(r) : "GET, HEAD, POST, OPTIONS";
+        req->allow = r ? allow_of(r) : "GET, HEAD, POST, OPTIONS";
         srv_reply(req, 204, NULL);
         return;
     }

@@ -1,35 +1,45 @@
-/* The table of paths, and what every request goes through before its handler. */
+/*
+ * A path and who answers it, and what every request goes through before its handler.
+ *
+ * The table itself stands with the APIs; the server is handed it. A route also says what its requests and answers look
+ * like, which is not looked at here: it makes GET /v1/capabilities and /openapi.json.
+ */
 #ifndef TR_SERVER_HTTP_ROUTE_H
 #define TR_SERVER_HTTP_ROUTE_H
 
 #include "server/http/request.h"
 
+struct srv_error_form;
+struct srv_table;
+
 enum srv_route_flags {
-    SRV_ROUTE_OPEN = 1,      /* no API key needed */
-    SRV_ROUTE_PREFIX = 2,    /* the path may go on: srv_req.tail */
-    SRV_ROUTE_ALWAYS = 4,    /* answered while loading, too */
-    SRV_ROUTE_MESSAGES = 8,  /* refusals in the form of the messages API */
-    SRV_ROUTE_DELETABLE = 16 /* DELETE goes to the post handler, too */
+    SRV_ROUTE_OPEN = 1,    /* no API key needed */
+    SRV_ROUTE_PREFIX = 2,  /* the path may go on: srv_req.tail */
+    SRV_ROUTE_ALWAYS = 4,  /* answered while loading, too */
+    SRV_ROUTE_STREAMS = 8, /* the answer may be a stream of events */
+    SRV_ROUTE_TEXT = 16    /* the answer is text, not JSON */
 };
+
+typedef void (*srv_handler)(struct srv_req *req);
 
 struct srv_route {
     const char *path;
-    srv_handler get, post; /* NULL = method not allowed */
+    const char *doc; /* one line */
     unsigned flags;
-    const char *doc; /* one line for openapi.json */
+    srv_handler get, post, delete;         /* NULL = method not allowed */
+    const struct srv_error_form *errors;   /* of its refusals; NULL = srv_error_object */
+    const struct srv_table *const *tables; /* fields of a body; NULL = not told */
+    size_t n_tables;
+    const char *rules;  /* further members of the schema of a body */
+    const char *answer; /* schema of an answer; NULL = some object */
 };
 
-extern const struct srv_route srv_routes[];
-extern const int srv_n_routes;
-
-/* Fills route and tail. */
+/* Fills route, route_index and tail. */
 void srv_route_find(struct srv_req *req);
 /* Judges the header block; false: refused (the reply is made), the body is not wanted. */
 bool srv_route_admit(struct srv_req *req);
 /* Runs the handler of a request whose body is complete. */
 void srv_route_run(struct srv_req *req);
-/* Allow header of a route. */
-const char *srv_route_allow(const struct srv_route *route);
 /* The key the client showed, NULL if none; borrowed from the headers. */
 const char *srv_route_key(const struct srv_req *req);
 /* The origin to name in Access-Control-Allow-Origin, NULL = no such header. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "server/http/reply.h"
 #include "server/server.h"
 
 struct task {

@@ -2,6 +2,7 @@
 #ifndef TR_SERVER_HTTP_TASK_H
 #define TR_SERVER_HTTP_TASK_H
 
+#include "config/err.h"
 #include "server/http/request.h"
 
 /* Writes the answer to req->out, or fails. Sees the request's body and immutable things only: it may run on a worker. */

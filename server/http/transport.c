@@ -7,23 +7,16 @@
 #include <sys/socket.h>
 
 #include "server/http/conn.h"
+#include "server/http/exchange.h"
+#include "server/http/listen.h"
+#include "server/http/pump.h"
 #include "server/server.h"
 
 #define POOL_BYTES   (64 * 1024) /* of one connection: headers, and pieces of bodies and answers */
 #define SPARE_SLOTS  64          /* libmicrohttpd's limit is never the one that is met */
-#define PUMP_TURNS   32
 #define DEAD_PEER_MS 60000
 #define PEM_MAX      (1 << 20)
 #define SEND_BYTES   (128 * 1024) /* the kernel's part of an answer nobody reads; it may double it */
-
-/* One libmicrohttpd. New certificates need a new one; the old ones serve their connections to the end. */
-struct srv_mhd {
-    struct srv_mhd *next; /* older */
-    struct srv *srv;
-    struct MHD_Daemon *daemon;
-    uv_poll_t poll; /* its epoll descriptor */
-    int n_conns;
-};
 
 static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
                       enum MHD_ConnectionNotificationCode code)
@@ -36,13 +29,13 @@ static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
         *context = info ? srv_conn_open(s, mhd, info->connect_fd) : NULL;
         m->n_conns += *context != NULL;
         if (s->n_conns >= s->options->max_connections)
-            srv_listen_pause(&s->listen, true);
+            srv_listen_pause(s->listen, true);
     } else if (*context) {
         srv_conn_close(*context);
         *context = NULL;
         m->n_conns--;
         if (s->n_conns < s->options->max_connections)
-            srv_listen_pause(&s->listen, false);
+            srv_listen_pause(s->listen, false);
     }
 }
 
@@ -63,56 +56,9 @@ void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, sockle
         s->metrics.refused_connections++;
 }
 
-static void on_mhd_timer(uv_timer_t *timer)
-{
-    (void)timer; /* only wakes the loop: the pump runs before it sleeps */
-}
-
-static void free_poll(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static void stop_mhd(struct srv_mhd *m)
-{
-    uv_close((uv_handle_t *)&m->poll, free_poll);
-    MHD_stop_daemon(m->daemon);
-}
-
-/* Milliseconds until it wants to run again, UINT64_MAX = when its epoll says so. */
-static uint64_t run_mhd(struct srv_mhd *m)
-{
-    MHD_UNSIGNED_LONG_LONG ms = 0;
-    for (int i = 0; i < PUMP_TURNS && ms == 0; i++) {
-        MHD_run(m->daemon);
-        if (MHD_get_timeout(m->daemon, &ms) != MHD_YES)
-            return UINT64_MAX;
-    }
-    return ms;
-}
-
-void srv_transport_pump(struct srv *s)
-{
-    uint64_t ms = UINT64_MAX;
-    for (struct srv_mhd **at = &s->mhd; *at;) {
-        struct srv_mhd *m = *at;
-        ms = TR_MIN(ms, run_mhd(m));
-        if (m == s->mhd || m->n_conns > 0) {
-            at = &m->next;
-        } else {
-            *at = m->next;
-            stop_mhd(m);
-        }
-    }
-    if (ms < UINT64_MAX)
-        uv_timer_start(&s->mhd_timer, on_mhd_timer, ms, 0);
-    else
-        uv_timer_stop(&s->mhd_timer);
-}
-
 static void on_prepare(uv_prepare_t *prepare)
 {
-    srv_transport_pump(prepare->data);
+    srv_pump_run(prepare->data);
 }
 
 static void on_mhd_ready(uv_poll_t *poll, int status, int events)
@@ -147,11 +93,11 @@ static struct MHD_Daemon *start_daemon(struct srv_mhd *m, const char *cert, cons
     tls[0].ptr_value = (void *)(uintptr_t)cert; /* libmicrohttpd only reads it */
     tls[1].ptr_value = (void *)(uintptr_t)key;
     return MHD_start_daemon(
-        flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, srv_http_on_request, s,
+        flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, srv_exchange_on_request, s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(o->max_connections + SPARE_SLOTS), MHD_OPTION_CONNECTION_TIMEOUT, 0U,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, srv_http_on_uri, s,
-        MHD_OPTION_NOTIFY_COMPLETED, srv_http_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, srv_exchange_on_uri, s,
+        MHD_OPTION_NOTIFY_COMPLETED, srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
         on_notify, m, MHD_OPTION_ARRAY, cert ? tls : tls + 2, MHD_OPTION_END);
 }
 
@@ -204,6 +150,6 @@ void srv_transport_stop(struct srv *s)
     while (s->mhd) {
         struct srv_mhd *m = s->mhd;
         s->mhd = m->next;
-        stop_mhd(m);
+        srv_mhd_stop(m);
     }
 }

@@ -2,19 +2,11 @@
 #ifndef TR_SERVER_HTTP_TRANSPORT_H
 #define TR_SERVER_HTTP_TRANSPORT_H
 
-#include <microhttpd.h>
+#include <sys/socket.h>
 
 #include "config/err.h"
 
 struct srv;
-
-/* The request's life, as libmicrohttpd tells it (http.c). */
-void *srv_http_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd);
-enum MHD_Result srv_http_on_request(void *srv, struct MHD_Connection *mhd, const char *url,
-                                    const char *method, const char *version, const char *data,
-                                    size_t *n, void **req);
-void srv_http_on_completed(void *srv, struct MHD_Connection *mhd, void **req,
-                           enum MHD_RequestTerminationCode how);
 
 /* Starts libmicrohttpd without a listening socket and ties its epoll descriptor to the loop. */
 TR_NODISCARD int srv_transport_start(struct srv *s, struct tr_err *err);
@@ -23,8 +15,6 @@ TR_NODISCARD int srv_transport_start(struct srv *s, struct tr_err *err);
 TR_NODISCARD int srv_transport_renew(struct srv *s, struct tr_err *err);
 /* An srv_accept_fn, arg = the server. */
 void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n);
-/* Runs libmicrohttpd until it has nothing more to do at once. */
-void srv_transport_pump(struct srv *s);
 /* Ends every connection; no request may be open any more. Handles are closed by the loop. */
 void srv_transport_stop(struct srv *s);
 

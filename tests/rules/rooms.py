@@ -16,7 +16,7 @@ HOMES = {
 # What a room may include of the project beside itself, config/ and the low types of engine/. config <- engine <- server; in the engine everything stands on kernels, and only run/ sees all.
 LOW = r"config/|engine/(types|job)\.h"
 FACE = r"engine/engine\.h|engine/text/\w+\.h"
-TOP = r"server/\w+\.h"
+TOP = r"server/(server|log|metrics)\.h"
 MAY_INCLUDE = {
     "config": r"config/",
     "engine": LOW,
@@ -34,7 +34,7 @@ MAY_INCLUDE = {
     "server/http": rf"{LOW}|{TOP}",
     "server/call": rf"{LOW}|{FACE}|{TOP}|server/http/",
     "server/api": rf"{LOW}|{FACE}|{TOP}|server/(http|call)/",
-    "server/commands": rf"{LOW}|{FACE}|{TOP}",
+    "server/commands": rf"{LOW}|{FACE}|server/(load|log)\.h",
 }
 # One file's one header from another room, and why.
 EXCEPT = {

@@ -19,7 +19,8 @@
 #include <cmocka.h>
 
 #include "mock_engine.h"
-#include "server/server.h"
+#include "server/api/routes.h"
+#include "server/loop.h"
 
 #define ADDRESS "/tmp/trinityd-test-%d.sock"
 
@@ -48,7 +49,7 @@ static void start(struct daemon *d)
             fprintf(stderr, "%s\n", err.msg);
             exit(2);
         }
-        int status = srv_run(&options);
+        int status = srv_run(&options, srv_routes, srv_n_routes);
         tr_options_done(&options);
         exit(status);
     }

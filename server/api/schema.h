@@ -1,0 +1,9 @@
+/* Pieces of JSON schemas, as string literals; a list is written "\"a\",\"b\"". */
+#ifndef TR_SERVER_API_SCHEMA_H
+#define TR_SERVER_API_SCHEMA_H
+
+#define SRV_REQUIRED(fields) "\"required\":[" fields "]"
+#define SRV_OBJECT(required, properties)                                                           \
+    "{\"type\":\"object\"," SRV_REQUIRED(required) ",\"properties\":{" properties "}}"
+
+#endif

@@ -1,0 +1,51 @@
+#include "server/call/measure.h"
+
+#include "config/clock.h"
+#include "server/server.h"
+
+void srv_measure_token(const struct srv_choice *ch, int64_t now_ns)
+{
+    const struct srv_call *c = ch->call;
+    struct srv_metrics *m = &c->srv->metrics;
+    if (!c->first_ns)
+        srv_metrics_observe(m, SRV_HIST_TTFT, (double)(now_ns - c->context.begun_ns) * 1e-9);
+    else if (ch->n_tokens > 0)
+        srv_metrics_observe(m, SRV_HIST_ITL, (double)(now_ns - c->last_ns) * 1e-9);
+}
+
+static enum srv_reason reason_of(const struct srv_call *c, const struct srv_choice *ch)
+{
+    if (c->err.code)
+        return c->err.code == TR_ECANCELED ? SRV_REASON_ABORT : SRV_REASON_ERROR;
+    return ch->stop == SRV_STOP_LENGTH ? SRV_REASON_LENGTH : SRV_REASON_STOP;
+}
+
+void srv_measure_call(const struct srv_call *c)
+{
+    struct srv_metrics *m = &c->srv->metrics;
+    long long prompt = 0, answer = 0;
+    for (int i = 0; i < c->n_choices; i++) {
+        m->finished[reason_of(c, &c->choices[i])]++;
+        answer += c->choices[i].n_tokens;
+    }
+    if (c->err.code)
+        return;
+    for (int i = 0; i < c->n_jobs; i++) {
+        const struct tr_usage *u = &c->jobs[i].usage;
+        prompt += c->jobs[i].n_prompt;
+        srv_metrics_observe(m, SRV_HIST_QUEUE, (double)u->queue_ns * 1e-9);
+        srv_metrics_observe(m, SRV_HIST_PREFILL, (double)u->prefill_ns * 1e-9);
+        srv_metrics_observe(m, SRV_HIST_DECODE, (double)u->decode_ns * 1e-9);
+        srv_metrics_observe(m, SRV_HIST_INFERENCE, (double)(u->prefill_ns + u->decode_ns) * 1e-9);
+    }
+    srv_metrics_observe(m, SRV_HIST_E2E, (double)(tr_clock_ns() - c->context.begun_ns) * 1e-9);
+    srv_metrics_observe(m, SRV_HIST_PROMPT_TOKENS, (double)prompt);
+    srv_metrics_observe(m, SRV_HIST_ANSWER_TOKENS, (double)answer);
+    srv_metrics_observe(m, SRV_HIST_N, (double)c->params.n);
+    if (c->params.max_tokens >= 0)
+        srv_metrics_observe(m, SRV_HIST_MAX_TOKENS, (double)c->params.max_tokens);
+    if (answer > c->n_choices)
+        srv_metrics_observe(m, SRV_HIST_TPOT,
+                            (double)(c->last_ns - c->first_ns) * 1e-9 /
+                                (double)(answer - c->n_choices) * (double)c->n_choices);
+}

@@ -1,0 +1,12 @@
+/* What the metrics count of calls. */
+#ifndef TR_SERVER_CALL_MEASURE_H
+#define TR_SERVER_CALL_MEASURE_H
+
+#include "server/call/call.h"
+
+/* A token of a choice has come, before the choice has seen it. */
+void srv_measure_token(const struct srv_choice *ch, int64_t now_ns);
+/* A call has ended and somebody listens. */
+void srv_measure_call(const struct srv_call *c);
+
+#endif

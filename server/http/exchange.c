@@ -1,0 +1,318 @@
+#include "server/http/exchange.h"
+
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "config/clock.h"
+#include "server/http/conn.h"
+#include "server/http/head.h"
+#include "server/http/reply.h"
+#include "server/http/route.h"
+#include "server/log.h"
+#include "server/server.h"
+
+/* Longest body that is read only to answer 413 properly. */
+#define SWALLOW_MAX (256ULL << 20)
+/* What a Content-Length is believed before its bytes have come. */
+#define RESERVE_MAX (1 << 20)
+/* Memory for the request bodies of all connections: this, or four of the largest. */
+#define BODIES_MIN (256ULL << 20)
+/* libmicrohttpd's buffer for HTTP/1.0 streams. */
+#define STREAM_BLOCK 4096
+
+static struct srv_conn *conn_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* ---- the request arrives ---- */
+
+/* The request line is complete. */
+void *srv_exchange_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct srv *s = cls;
+    struct srv_conn *c = conn_of(mhd);
+    struct srv_req *req = c ? calloc(1, sizeof *req) : NULL;
+    if (!req)
+        return NULL;
+    req->uri = strdup(uri);
+    if (!req->uri) {
+        free(req);
+        return NULL;
+    }
+    req->srv = s;
+    req->conn = c;
+    req->refs = 1;
+    req->begun_ns = tr_clock_ns();
+    s->n_requests++;
+    c->req = req;
+    return req;
+}
+
+static enum MHD_Result send_reply(struct srv_req *req);
+
+static uint64_t bodies_max(const struct srv *s)
+{
+    return TR_MAX(BODIES_MIN, 4 * s->options->max_body);
+}
+
+/* Every reason for which a body is not wanted, in the order in which a client can mend them. */
+static bool admit(struct srv_req *req, const char *version, bool *now)
+{
+    struct srv *s = req->srv;
+    const char *fault = srv_head_fault(&req->head, version, req->uri);
+    *now = fault != NULL;
+    if (fault) {
+        srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
+        return false;
+    }
+    if (req->head.bytes > SRV_HEAD_MAX) {
+        srv_refuse(req, SRV_PROBLEM_HEADERS, NULL, "the header block is larger than %d bytes",
+                   SRV_HEAD_MAX);
+        return false;
+    }
+    if (req->head.expect && strcasecmp(req->head.expect, "100-continue") != 0) {
+        *now = true;
+        srv_refuse(req, SRV_PROBLEM_EXPECTATION, NULL,
+                   "the only expectation that is met is 100-continue");
+        return false;
+    }
+    /* Who waits for a 100 has sent no body: the refusal may come at once. */
+    *now = req->head.expect != NULL;
+    if (!srv_route_admit(req))
+        return false;
+    uint64_t length = srv_head_length(&req->head);
+    if (length > s->options->max_body) {
+        *now = *now || length > SWALLOW_MAX;
+        srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL,
+                   "the body is larger than %llu bytes (max_body)",
+                   (unsigned long long)s->options->max_body);
+        return false;
+    }
+    return true;
+}
+
+static enum MHD_Result take_head(struct srv_req *req, const char *url, const char *method,
+                                 const char *version)
+{
+    req->started = true;
+    req->method = srv_method_of(method);
+    req->path = strdup(url);
+    if (!req->path)
+        return MHD_NO;
+    srv_head_read(&req->head, req->conn->mhd);
+    srv_head_id(req);
+    srv_route_find(req);
+    srv_conn_restart_timer(req->conn);
+    bool now;
+    if (admit(req, version, &now))
+        return MHD_YES;
+    req->discard = true;
+    if (!now) {
+        req->phase = SRV_PHASE_BODY; /* the reply waits until the body has passed */
+        return MHD_YES;
+    }
+    req->close = true;
+    return send_reply(req);
+}
+
+static void refuse_rest(struct srv_req *req, enum srv_problem why, const char *text)
+{
+    srv_req_drop_body(req);
+    req->discard = true;
+    srv_refuse(req, why, NULL, "%s", text);
+    req->phase = SRV_PHASE_BODY;
+}
+
+static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n)
+{
+    struct srv *s = req->srv;
+    req->received += n;
+    if (req->received > SWALLOW_MAX)
+        return MHD_NO;
+    if (req->discard)
+        return MHD_YES;
+    if (req->received > s->options->max_body) {
+        refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
+        return MHD_YES;
+    }
+    if (s->body_bytes + n > bodies_max(s)) {
+        refuse_rest(req, SRV_PROBLEM_BUSY, "too many large requests at the same time");
+        return MHD_YES;
+    }
+    if (!req->body.cap)
+        tr_buf_reserve(&req->body, TR_MIN(srv_head_length(&req->head), RESERVE_MAX));
+    tr_buf_add(&req->body, data, n);
+    req->held += n;
+    s->body_bytes += n;
+    if (req->body.oom)
+        refuse_rest(req, SRV_PROBLEM_MEMORY, "no memory for the body");
+    return MHD_YES;
+}
+
+enum MHD_Result srv_exchange_on_request(void *cls, struct MHD_Connection *mhd, const char *url,
+                                        const char *method, const char *version, const char *data,
+                                        size_t *n, void **con_cls)
+{
+    (void)cls;
+    (void)mhd;
+    struct srv_req *req = *con_cls;
+    if (!req)
+        return MHD_NO;
+    if (!req->started)
+        return take_head(req, url, method, version);
+    if (*n > 0) {
+        size_t got = *n;
+        *n = 0;
+        return take_body(req, data, got);
+    }
+    if (req->phase == SRV_PHASE_BODY) {
+        if (req->status)
+            req->phase = SRV_PHASE_REPLIED;
+        else
+            srv_route_run(req);
+    }
+    if (req->gone)
+        return MHD_NO;
+    if (req->phase == SRV_PHASE_REPLIED)
+        return send_reply(req);
+    srv_conn_suspend(req->conn);
+    return MHD_YES;
+}
+
+/* Probes and scrapes that went well come every second: they are for the curious. */
+static void log_access(const struct srv_req *req)
+{
+    bool routine = req->route && req->route->flags & SRV_ROUTE_ALWAYS && req->status == 200;
+    srv_log(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s",
+            srv_method_name(req->method), req->path ? req->path : "-",
+            req->gone ? 499 : req->status, (unsigned long long)req->sent,
+            (double)(tr_clock_ns() - req->begun_ns) * 1e-6, req->gone ? " (client gone)" : "");
+}
+
+/* The one place where a request leaves its connection. */
+void srv_exchange_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                               enum MHD_RequestTerminationCode how)
+{
+    (void)cls;
+    (void)mhd;
+    struct srv_req *req = *con_cls;
+    if (!req)
+        return;
+    *con_cls = NULL;
+    struct srv_conn *c = req->conn;
+    const struct srv_generator *generator = req->generator;
+    req->generator = NULL;
+    if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        req->gone = true;
+    if (generator)
+        generator->stop(req);
+    srv_metrics_request(&req->srv->metrics, req->route ? req->route_index : SRV_MAX_ROUTES,
+                        req->gone ? 499 : req->status);
+    log_access(req);
+    /* Whoever is told to go hears the end of file. */
+    if (req->close || req->srv->closing)
+        shutdown(c->fd, SHUT_RD);
+    c->req = NULL;
+    req->conn = NULL;
+    srv_req_unref(req);
+    srv_conn_restart_timer(c);
+}
+
+/* ---- the answer leaves ---- */
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    (void)pos;
+    struct srv_req *req = cls;
+    size_t n = TR_MIN(max, req->out.len - req->out_pos);
+    if (req->gone)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (n == 0 && req->ended)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (n == 0) {
+        srv_conn_suspend(req->conn);
+        return 0;
+    }
+    memcpy(buf, req->out.data + req->out_pos, n);
+    req->out_pos += n;
+    req->sent += n;
+    srv_conn_touch(req->conn);
+    if (req->out_pos == req->out.len) {
+        tr_buf_clear(&req->out);
+        req->out_pos = 0;
+    }
+    if (req->full && (req->out.len - req->out_pos) * 2 <= req->srv->options->stream_buffer) {
+        req->full = false;
+        if (req->generator)
+            req->generator->proceed(req);
+    }
+    return (ssize_t)n;
+}
+
+static void add_headers(struct srv_req *req, struct MHD_Response *r)
+{
+    char number[16];
+    MHD_add_response_header(r, "X-Request-Id", req->id);
+    if (req->content_type)
+        MHD_add_response_header(r, "Content-Type", req->content_type);
+    if (req->streaming) {
+        MHD_add_response_header(r, "Cache-Control", "no-cache");
+        MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    }
+    if (req->allow)
+        MHD_add_response_header(r, "Allow", req->allow);
+    if (req->retry_after > 0) {
+        snprintf(number, sizeof number, "%d", req->retry_after);
+        MHD_add_response_header(r, "Retry-After", number);
+    }
+    if (req->status == 401)
+        MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    const char *origin = srv_route_origin(req);
+    if (origin) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+        MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+        MHD_add_response_header(r, "Vary", "Origin");
+        if (req->method == SRV_METHOD_OPTIONS) {
+            MHD_add_response_header(r, "Access-Control-Allow-Methods", req->allow);
+            MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                                    req->head.request_headers ? req->head.request_headers
+                                                              : "Authorization, Content-Type");
+            MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+        }
+    }
+    if (req->close || req->srv->state == SRV_STATE_DRAINING)
+        MHD_add_response_header(r, "Connection", "close");
+}
+
+static enum MHD_Result send_reply(struct srv_req *req)
+{
+    struct MHD_Response *r;
+    if (req->streaming) {
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, req,
+                                              NULL);
+    } else {
+        static char nothing[1];
+        req->sent = req->out.len;
+        r = req->out.data ? MHD_create_response_from_buffer(req->out.len, req->out.data,
+                                                            MHD_RESPMEM_MUST_FREE)
+                          : MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+        if (r)
+            req->out = (struct tr_buf){0};
+    }
+    if (!r)
+        return MHD_NO;
+    srv_req_drop_body(req);
+    add_headers(req, r);
+    enum MHD_Result queued = MHD_queue_response(req->conn->mhd, (unsigned)req->status, r);
+    MHD_destroy_response(r);
+    req->phase = SRV_PHASE_SENDING;
+    srv_conn_restart_timer(req->conn);
+    return queued;
+}

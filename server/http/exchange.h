@@ -1,0 +1,16 @@
+/* A request's way through libmicrohttpd, as its callbacks tell it: head, body, answer, end. */
+#ifndef TR_SERVER_HTTP_EXCHANGE_H
+#define TR_SERVER_HTTP_EXCHANGE_H
+
+#include <microhttpd.h>
+
+/* Callbacks of libmicrohttpd's names MHD_OPTION_URI_LOG_CALLBACK, its access handler, and
+ * MHD_OPTION_NOTIFY_COMPLETED; `srv` is the server. */
+void *srv_exchange_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result srv_exchange_on_request(void *srv, struct MHD_Connection *mhd, const char *url,
+                                        const char *method, const char *version, const char *data,
+                                        size_t *n, void **req);
+void srv_exchange_on_completed(void *srv, struct MHD_Connection *mhd, void **req,
+                               enum MHD_RequestTerminationCode how);
+
+#endif

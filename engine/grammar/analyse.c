@@ -99,7 +99,7 @@ static const uint32_t *calling(const struct work *w, uint32_t rule, const uint32
 
 static void settle(struct work *w, uint32_t *heads, uint32_t x, unsigned h)
 {
-    if (x == 0 || h > TR__MAX_DEPTH || w->b->height[x] != NEVER)
+    if (x == 0 || w->b->nodes[x].op == TR__OP_FAIL || h > TR__MAX_DEPTH || w->b->height[x] != NEVER)
         return;
     w->b->height[x] = (uint16_t)h;
     w->link[x] = heads[h];
@@ -139,6 +139,42 @@ static void heights(struct work *w)
                     settle_call(w, heads, *at);
         }
     }
+}
+
+/* A lower bound cannot be met where nothing can be counted: such ends of loops are taken out, and the
+ * heights, which took them for ways out, are found anew. */
+static bool drop_vain_bounds(struct work *w)
+{
+    struct tr__nodes *b = w->b;
+    uint8_t *counts = calloc(b->n_rules + 1u, 1);
+    bool dropped = false;
+
+    if (!counts) {
+        tr__nodes_fail(b, TR_ENOMEM, NULL, "out of memory");
+        return false;
+    }
+    for (uint32_t i = 1; i < b->n; i++)
+        if (b->nodes[i].op == TR__OP_INC && b->height[i] != NEVER)
+            counts[b->nodes[i].rule] = 1;
+    for (uint32_t i = 1; i < b->n; i++) {
+        struct tr__node *x = &b->nodes[i];
+        uint32_t body = b->rules[x->rule].body;
+        if (x->op != TR__OP_MIN || x->arg == 0 || counts[x->rule] || b->height[i] == NEVER ||
+            (body != TR__NONE && b->rules[body].nullable))
+            continue;
+        x->op = TR__OP_FAIL;
+        dropped = true;
+    }
+    free(counts);
+    return dropped;
+}
+
+static void all_heights(struct work *w)
+{
+    do {
+        memset(w->b->height, 0xFF, w->b->n * sizeof(*w->b->height));
+        heights(w);
+    } while (drop_vain_bounds(w) && tr__spend(w->b, w->b->n));
 }
 
 /* ---- empty matches ---- */
@@ -315,8 +351,8 @@ int tr__analyse(struct tr__nodes *b, uint32_t root)
 
     if (tr__spend(b, b->n)) {
         if (prepare(&w) == 0) {
-            heights(&w);
             empty_matches(&w);
+            all_heights(&w);
             for (uint32_t i = 0; i < b->n_rules && b->r == 0; i++)
                 left_corner(&w, i);
             circle = b->r ? TR__NONE : sort_rules(&w);

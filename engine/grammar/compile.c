@@ -138,7 +138,9 @@ int tr_grammar_compile(struct tr_grammar **ret, const struct tr_grammar_source *
     if (r == 0) {
         r = tr__grammar_new(ret, &b, root, vocab);
         if (r < 0)
-            tr_err_set(err, r, NULL, "the grammar is too large to run");
+            tr_err_set(err, r, NULL,
+                       r == TR_EINVAL ? "nothing can satisfy the grammar"
+                                      : "the grammar is too large to run");
     }
     tr__nodes_done(&b);
     return r;

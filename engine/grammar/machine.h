@@ -123,7 +123,7 @@ enum {
     TR__CALL_FUEL = 8000000    /* some 50 ms */
 };
 
-/* Takes the table of b (emptied). TR_ENOMEM. */
+/* Takes the table of b (emptied). TR_EINVAL: no text at all; TR_EUNSUPPORTED, TR_ENOMEM. */
 TR_NODISCARD int tr__grammar_new(struct tr_grammar **ret, struct tr__nodes *b, uint32_t root,
                                  const struct tr_grammar_vocab *vocab);
 

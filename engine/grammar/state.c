@@ -66,7 +66,7 @@ int tr__grammar_new(struct tr_grammar **ret, struct tr__nodes *b, uint32_t root,
     g->fuel = TR__CALL_FUEL;
     g->begin = tr__begin(g);
     if (g->r || !g->begin) {
-        r = g->r == TR_ENOMEM ? TR_ENOMEM : TR_EUNSUPPORTED;
+        r = g->r == 0 ? TR_EINVAL : g->r == TR_ENOMEM ? TR_ENOMEM : TR_EUNSUPPORTED;
         destroy(g);
         return r;
     }

@@ -51,7 +51,7 @@ struct tr_quant {
     uint64_t bytes;       /* of all parts */
     enum tr_wtype kept;   /* the type that holds it without loss; TR_W_Q8_0 or TR_W_BF16: none does,
                              this is the nearest at its size */
-    char stored[48];      /* "int4, groups of 128": for people */
+    char stored[64];      /* "int4, groups of 128": for people */
 };
 
 /* Gives the sealed source a tensor for each quantised matrix; its parts are marked. TR_EFORMAT: a

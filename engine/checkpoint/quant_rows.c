@@ -22,6 +22,16 @@ void tr_quant_rows_done(struct tr_quant_rows *r)
     *r = (struct tr_quant_rows){0};
 }
 
+/* E4M3 in units of 2^-9; INT32_MIN for NaN. */
+static int32_t e4m3(uint8_t u)
+{
+    int e = u >> 3 & 15, m = u & 7;
+    if ((u & 0x7F) == 0x7F)
+        return INT32_MIN;
+    int32_t x = e == 0 ? m : (8 + m) << (e - 1);
+    return u & 0x80 ? -x : x;
+}
+
 /* ---- reading ---- */
 
 static int reserve(struct tr_quant_rows *r, struct tr_err *err)
@@ -107,6 +117,8 @@ int tr_quant_rows_read(struct tr_quant_rows *r, const struct tr_source *s,
     struct tr_hash h = {0};
     r->first = first;
     r->n = n;
+    for (int u = 0; u < 256 && q->scheme == TR_SCHEME_FP8; u++)
+        r->e4m3[u] = e4m3((uint8_t)u);
     int e = reserve(r, err);
     if (e)
         return e;
@@ -144,7 +156,7 @@ int tr_quant_rows_read(struct tr_quant_rows *r, const struct tr_source *s,
 
 uint64_t tr_quant_rows_bytes(const struct tr_quant *q, int n)
 {
-    return q->bytes / q->rows * (uint64_t)n + 1;
+    return TR_MAX(q->bytes / q->rows, (uint64_t)1) * (uint64_t)n;
 }
 
 /* ---- elements ---- */
@@ -181,16 +193,6 @@ static int32_t awq_nibble(const struct tr_window *w, uint64_t row, uint64_t outp
 {
     static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     return (int32_t)(word_at(w, row, output / 8) >> 4 * order[output % 8] & 15);
-}
-
-/* E4M3 in units of 2^-9; INT32_MIN for NaN. */
-static int32_t e4m3(uint8_t u)
-{
-    int e = u >> 3 & 15, m = u & 7;
-    if ((u & 0x7F) == 0x7F)
-        return INT32_MIN;
-    int32_t x = e == 0 ? m : (8 + m) << (e - 1);
-    return u & 0x80 ? -x : x;
 }
 
 /* E2M1 in halves. */
@@ -289,40 +291,81 @@ static uint64_t group_of(const struct tr_quant_rows *r, int j)
     return (uint64_t)g;
 }
 
+/* Codes of a row of bits. */
+static void unpack(const uint8_t *line, int k, int bits, int32_t *v)
+{
+    int j = 0;
+    for (; bits == 4 && j + 1 < k; j += 2) {
+        v[j] = line[j / 2] & 15;
+        v[j + 1] = line[j / 2] >> 4;
+    }
+    for (; j < k; j++)
+        v[j] = bits_at(line, (uint64_t)j, bits);
+}
+
+/* Codes of a column of words. */
+static void unpack_column(const struct tr_quant_rows *r, uint64_t col, int32_t *v)
+{
+    const struct tr_quant *q = r->q;
+    int per = 32 / q->bits, k = q->k;
+    if (32 % q->bits) {
+        for (int j = 0; j < k; j++)
+            v[j] = column_bits(&r->codes, q->codes.rows, col, (uint64_t)j, q->bits);
+        return;
+    }
+    for (int j = 0; j < k; j += per) {
+        uint32_t x = word_at(&r->codes, (uint64_t)(j / per), col);
+        for (int i = 0; i < per; i++, x >>= q->bits)
+            v[j + i] = (int32_t)(x & ((1U << q->bits) - 1));
+    }
+}
+
 /* Codes as they are stored, in their unit. */
 static int take_codes(struct tr_quant_rows *r, int i, struct tr_err *err)
 {
     const struct tr_quant *q = r->q;
     uint64_t row = r->first + (uint64_t)i;
     const uint8_t *line = r->codes.data + (size_t)i * r->codes.cols * q->codes.bytes;
-    int32_t *v = r->value;
-    for (int j = 0; j < q->k; j++) {
-        switch (q->scheme) {
-        case TR_SCHEME_PACKED:
-        case TR_SCHEME_MLX:
-            v[j] = bits_at(line, (uint64_t)j, q->bits);
-            break;
-        case TR_SCHEME_INT8:
+    int32_t *v = r->value, least = 0;
+    int k = q->k;
+    switch (q->scheme) {
+    case TR_SCHEME_PACKED:
+    case TR_SCHEME_MLX:
+        unpack(line, k, q->bits, v);
+        break;
+    case TR_SCHEME_INT8:
+        for (int j = 0; j < k; j++)
             v[j] = (int8_t)line[j];
-            break;
-        case TR_SCHEME_FP8:
-            v[j] = e4m3(line[j]);
-            if (v[j] == INT32_MIN)
-                return bad_row(r, i, "a code that is no number", err);
-            break;
-        case TR_SCHEME_NVFP4:
-        case TR_SCHEME_MXFP4:
-            v[j] = e2m1[line[j / 2] >> 4 * (j % 2) & 15];
-            break;
-        case TR_SCHEME_GPTQ:
-            v[j] = column_bits(&r->codes, q->codes.rows, row, (uint64_t)j, q->bits);
-            break;
-        case TR_SCHEME_AWQ:
-            v[j] = awq_nibble(&r->codes, (uint64_t)j, row);
-            break;
+        break;
+    case TR_SCHEME_FP8:
+        for (int j = 0; j < k; j++) {
+            v[j] = r->e4m3[line[j]];
+            least = TR_MIN(least, v[j]);
         }
+        break;
+    case TR_SCHEME_NVFP4:
+    case TR_SCHEME_MXFP4:
+        for (int j = 0; j < k; j += 2) {
+            v[j] = e2m1[line[j / 2] & 15];
+            v[j + 1] = e2m1[line[j / 2] >> 4];
+        }
+        break;
+    case TR_SCHEME_GPTQ:
+        unpack_column(r, row, v);
+        break;
+    case TR_SCHEME_AWQ:
+        for (int j = 0; j < k; j++)
+            v[j] = awq_nibble(&r->codes, (uint64_t)j, row);
+        break;
     }
-    return 0;
+    return least == INT32_MIN ? bad_row(r, i, "a code that is no number", err) : 0;
+}
+
+/* The end of the run of columns from j on that share a group. */
+static int run_end(const struct tr_quant_rows *r, int j)
+{
+    const struct tr_quant *q = r->q;
+    return q->index.rows ? j + 1 : TR_MIN(q->k, j + q->group);
 }
 
 static int take_apart(struct tr_quant_rows *r, int i, struct tr_err *err)
@@ -334,13 +377,10 @@ static int take_apart(struct tr_quant_rows *r, int i, struct tr_err *err)
         e = take_codes(r, i, err);
     if (e || (!q->zeros.rows && q->scheme != TR_SCHEME_PACKED))
         return e;
-    uint64_t last = UINT64_MAX;
-    int32_t zero = 0;
-    for (int j = 0; j < q->k; j++) {
-        uint64_t g = group_of(r, j);
-        if (g != last)
-            zero = zero_of(r, row, last = g);
-        r->value[j] -= zero;
+    for (int j = 0; j < q->k;) {
+        int32_t zero = zero_of(r, row, group_of(r, j));
+        for (int end = run_end(r, j); j < end; j++)
+            r->value[j] -= zero;
     }
     return 0;
 }
@@ -364,11 +404,15 @@ int tr_quant_rows_floats(struct tr_quant_rows *r, int i, float *y, struct tr_err
     const struct tr_quant *q = r->q;
     double u = unit(q);
     int e = take_apart(r, i, err);
-    for (int j = 0; j < q->k && !e; j++) {
+    for (int j = 0; j < q->k && !e;) {
         uint64_t g = group_of(r, j);
-        double x = (double)r->value[j] * u * r->scale[g];
-        y[j] = (float)(q->biases.rows ? x + r->bias[g] : x);
-        if (!isfinite(y[j]))
+        double scale = r->scale[g] * u, bias = q->biases.rows ? r->bias[g] : 0;
+        bool finite = true;
+        for (int end = run_end(r, j); j < end; j++) {
+            y[j] = (float)((double)r->value[j] * scale + bias);
+            finite &= isfinite(y[j]) != 0;
+        }
+        if (!finite)
             e = bad_row(r, i, "a weight that is not finite", err);
     }
     return e;
@@ -444,20 +488,26 @@ static void put_fp4(const struct tr_quant_rows *r, int i, uint8_t *p)
     }
 }
 
+static int copy_fp4(struct tr_quant_rows *r, int i, uint8_t *row, struct tr_err *err)
+{
+    int e = take_scales(r, i, err);
+    for (int g = 0; g < r->q->k / r->q->group && !e; g++)
+        if (r->scale[g] < 0)
+            e = bad_row(r, i, "a negative scale", err);
+    if (!e)
+        put_fp4(r, i, row);
+    return e;
+}
+
 int tr_quant_rows_blocks(struct tr_quant_rows *r, int i, enum tr_wtype type, uint8_t *row,
                          struct tr_err *err)
 {
     const struct tr_quant *q = r->q;
+    if (type == TR_W_NVFP4 || type == TR_W_MXFP4)
+        return copy_fp4(r, i, row, err);
     int e = take_apart(r, i, err);
     if (e)
         return e;
-    if (type == TR_W_NVFP4 || type == TR_W_MXFP4) {
-        for (int g = 0; g < q->k / q->group; g++)
-            if (r->scale[g] < 0)
-                return bad_row(r, i, "a negative scale", err);
-        put_fp4(r, i, row);
-        return 0;
-    }
     size_t bytes = tr_file_row_bytes(type, q->k) / (size_t)(q->k / 32);
     double u = unit(q);
     for (int j = 0; j < q->k; j += 32) {

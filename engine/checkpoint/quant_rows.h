@@ -19,6 +19,7 @@ struct tr_quant_rows {
     double *scale;  /* [groups] */
     double *bias;   /* [groups] */
     size_t cap_k;
+    int32_t e4m3[256]; /* FP8: the codes' values */
 };
 
 void tr_quant_rows_done(struct tr_quant_rows *r);

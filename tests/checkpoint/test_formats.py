@@ -207,6 +207,84 @@ def test_every_e2m1_and_e8m0(tmp_path):
         np.testing.assert_array_equal(tool.dump(path, tmp_path, choice="f32")["q", 0, -1], want.astype(np.float32))
 
 
+# ---- every width ----
+
+RNG = np.random.default_rng(11)
+N = K = 32  # q_proj of tool.TINY
+
+
+def words(*shape):
+    return RNG.integers(0, 2**32, shape, dtype=np.uint32)
+
+
+def halves(*shape):
+    return (RNG.uniform(0.01, 0.1, shape)).astype(np.float16)
+
+
+def packed(bits, zeros):
+    weights = dict(num_bits=bits, type="int", symmetric=not zeros)
+    parts = {"weight_packed": ("I32", words(N, bits)), "weight_scale": ("F16", halves(N, 1)),
+             "weight_shape": ("I64", np.array([N, K], np.int64))}
+    if zeros:
+        parts["weight_zero_point"] = ("I32", words(bits, 1))
+    return dict(quantization_config=dict(quant_method="compressed-tensors", format="pack-quantized",
+                                         config_groups={"group_0": {"weights": weights}})), parts
+
+
+def gptq(bits, form):
+    return (dict(quantization_config=dict(quant_method="gptq", bits=bits, group_size=16, checkpoint_format=form)),
+            {"qweight": ("I32", words(bits, N)), "qzeros": ("I32", words(2, bits)), "scales": ("F16", halves(2, N))})
+
+
+def mlx(bits):
+    return (dict(quantization=dict(bits=bits, group_size=32)),
+            {"weight": ("U32", words(N, bits)), "scales": ("F16", halves(N, 1)), "biases": ("F16", -halves(N, 1))})
+
+
+def int8(*shape):
+    return (dict(quantization_config=dict(quant_method="compressed-tensors", format="int-quantized")),
+            {"weight": ("I8", RNG.integers(-128, 128, (N, K), dtype=np.int8)), "weight_scale": ("F16", halves(*shape))})
+
+
+WIDTHS = {
+    **{f"int{b}": (packed(b, False), "q4_0" if b < 5 else "q5_0" if b < 6 else "q8_0") for b in range(2, 9)},
+    **{f"int{b} with zero points": (packed(b, True), "q4_0" if b < 4 else "q5_0" if b < 5 else "q8_0") for b in range(2, 9)},
+    **{f"gptq {b} {form}": (gptq(b, form), "q8_0") for b in (2, 3, 4, 8) for form in ("gptq", "gptq_v2")},
+    **{f"mlx {b}": (mlx(b), "q4_1" if b < 5 else "q5_1" if b < 6 else "q8_0") for b in (2, 3, 4, 5, 6, 8)},
+    **{f"int8 {s}": (int8(*s), "q8_0") for s in ((1,), (N,), (N, 1), (N, 2))},
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_every_width(tmp_path, name):
+    (config, parts), kept = WIDTHS[name]
+    path = module_of(tmp_path / "m", config, parts)
+    c, w, how = decode.decode(path)
+    np.testing.assert_array_equal(tool.dump(path, tmp_path, choice="f32")["q", 0, -1],
+                                  w["model.layers.0.self_attn.q_proj.weight"])
+    f = tool.facts(path)
+    assert kept in f["types"].split("+")
+    exact = [line for line in f["formats"].split("\n") if f"kept as {kept}" in line][0].endswith(", exact")
+    grouped_by_less = name.startswith("gptq") or name == "int8 (32, 2)"  # than a block of the types
+    wide = name in ("mlx 6", "mlx 8", "int8 with zero points")
+    assert exact == (not grouped_by_less and not wide)
+
+
+def test_mxfp8(tmp_path):
+    """As FP8 with a power of two for 32 columns."""
+    codes, powers = RNG.integers(0, 0x7F, (N, K), dtype=np.uint8), RNG.integers(110, 130, (N, 1), dtype=np.uint8)
+    path = module_of(tmp_path / "m", dict(quantization_config=dict(quant_method="compressed-tensors", format="mxfp8-quantized")),
+                     {"weight": ("F8_E4M3", codes), "weight_scale": ("U8", powers)})
+    want = np.array([x if isinstance(x, float) else 0 for x in CODES["e4m3"]])[codes] * np.exp2(powers - 127.0)
+    np.testing.assert_array_equal(tool.dump(path, tmp_path, choice="f32")["q", 0, -1], want)
+    assert "rounded" not in tool.facts(path, choice="bf16")["formats"].split("\n")[1]
+
+
+def test_readme_names_what_it_becomes():
+    table = (harness.ROOT / "README.md").read_text().split("| stored as | kept as |")[1].split("\n\n")[0]
+    assert all(f"`{kept}`" in table for kept, exact in KEPT.values())
+
+
 # ---- wrong readings are noticed ----
 
 

@@ -182,6 +182,7 @@ void tr__adopt(struct tr_schedule *s, struct tr_seq *seq)
     int64_t matched;
     seq->n_computed = (int)tr_prefix_adopt(s->o.pages, &s->o.shape, &use, seq->n_computed,
                                            seq->n_ids - 1, &matched);
+    s->counts.pages_looked += (uint64_t)(matched / s->o.shape.page_tokens - first + 1);
     if (!seq->running)
         seq->branch = matched;
     /* What was looked through in vain is looked at again when a part of it is computed: all looks

@@ -93,6 +93,7 @@ struct tr_schedule_counts {
     int seats; /* sequences that could be admitted, if memory allows */
     uint64_t preemptions;
     uint64_t buffer_bytes; /* ids and tables of all sequences */
+    uint64_t pages_looked; /* that were looked for among those of others */
     uint64_t prompt_left;  /* known tokens still to compute, of all that wait or run */
 };
 struct tr_schedule_counts tr_schedule_counts(const struct tr_schedule *s);

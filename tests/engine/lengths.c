@@ -128,6 +128,58 @@ static void cache_bounds_the_answer(void **state)
     drive_remove(path);
 }
 
+/* More samples than may run: those that wait begin from the prompt's pages, or compute it again. */
+static void samples_in_turn(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        struct tr_engine_options o = drive_options("plain");
+        struct outcome *got = variant ? &crowd[0] : &alone[0];
+        o.max_sequences = variant ? 1 : 16;
+        o.prefix_cache = variant != 2;
+        o.speculation = variant == 3;
+        struct tr_engine *e = drive_open(o);
+        struct tr_job *job = open_job(1);
+        job->open_ended = variant % 2;
+        job->max_tokens = 60;
+        job->n = 8;
+        drive(e, job, got);
+        assert_same(&alone[0], got, "samples in turn");
+        assert_int_equal(drive_idle(e).choice_bytes, 0);
+        tr_engine_close(e);
+    }
+}
+
+/* A paused job loses its pages to one that needs them, and goes on with the same bits. */
+static void paused_and_pushed_out(void **state)
+{
+    (void)state;
+    const char *path = drive_variant(32);
+    struct tr_engine_options o = drive_options(path);
+    o.kv_cache_bytes = 1 << 20;
+    o.prefix_cache = false;
+    struct tr_engine *e = drive_open(o);
+    int longest = tr_engine_info(e)->longest_sequence;
+    struct tr_job *job = open_job(0);
+    job->open_ended = false;
+    drive(e, job, &alone[0]);
+    job = open_job(0);
+    job->open_ended = false;
+    drive_submit(e, job, &crowd[0]);
+    drive_wait_tokens(&crowd[0], 10);
+    tr_engine_pause(e, crowd[0].id, true);
+    job = open_job(1);
+    job->open_ended = false;
+    job->max_tokens = longest - PROMPT;
+    drive(e, job, &crowd[1]); /* would wait for ever */
+    tr_engine_pause(e, crowd[0].id, false);
+    drive_wait(&crowd[0]);
+    assert_same(&alone[0], &crowd[0], "paused and pushed out");
+    assert_int_equal(crowd[0].usage.preemptions, 1);
+    tr_engine_close(e);
+    drive_remove(path);
+}
+
 static void ignore(void *arg, const struct tr_event *event)
 {
     (void)arg, (void)event;
@@ -180,10 +232,9 @@ static void choices_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_when_recomputed),
-        cmocka_unit_test(firm_ones_are_not_pushed_out),
-        cmocka_unit_test(cache_bounds_the_answer),
-        cmocka_unit_test(choices_are_bounded),
+        cmocka_unit_test(same_bits_when_recomputed), cmocka_unit_test(firm_ones_are_not_pushed_out),
+        cmocka_unit_test(cache_bounds_the_answer),   cmocka_unit_test(samples_in_turn),
+        cmocka_unit_test(paused_and_pushed_out),     cmocka_unit_test(choices_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

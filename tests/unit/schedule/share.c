@@ -189,6 +189,22 @@ static void paused_ones_give_way(void **state)
     steps_close();
 }
 
+/* What a long prompt looks for among the pages of others is linear in its length, whether nothing
+ * is there (without global layers nothing ends the search early), or all but the tails. */
+static void looks_are_linear(void **state)
+{
+    (void)state;
+    enum { PROMPT = 64000, MOST = 20 * PROMPT / STEPS_PAGE };
+    for (int global = 0; global < 2; global++) {
+        steps_open_kinds(64, SEATS, PAGES, true, global);
+        steps_add(0, PROMPT, 1, 0, 0);
+        while (steps_seqs[0].seq.max_ids)
+            steps_run();
+        assert_in_range(tr_schedule_counts(steps_schedule).pages_looked, 1000, MOST);
+        steps_close();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +212,7 @@ int main(void)
         cmocka_unit_test(shares_are_even),           cmocka_unit_test(priority_within_a_tenant),
         cmocka_unit_test(samples_run_beside_others), cmocka_unit_test(few_seats_go_round),
         cmocka_unit_test(woken_streams_go_round),    cmocka_unit_test(paused_ones_give_way),
+        cmocka_unit_test(looks_are_linear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

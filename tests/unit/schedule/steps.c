@@ -12,15 +12,20 @@ static struct tr_pages *pages;
 
 void steps_open(int max_rows, int max_sequences, int budget_pages)
 {
+    steps_open_kinds(max_rows, max_sequences, budget_pages, true, true);
+}
+
+void steps_open_kinds(int max_rows, int max_sequences, int budget_pages, bool local, bool global)
+{
     struct tr_err err;
-    tr_kv_layout_init(&local_layout, TR_KV_F32, STEPS_PAGE, 1, 1, 2);
-    tr_kv_layout_init(&global_layout, TR_KV_F32, STEPS_PAGE, 1, 1, 2);
-    uint64_t cost = tr_local_page_cost(&local_layout);
+    tr_kv_layout_init(&local_layout, TR_KV_F32, STEPS_PAGE, local, 1, 2);
+    tr_kv_layout_init(&global_layout, TR_KV_F32, STEPS_PAGE, global, 1, 2);
+    uint64_t cost = TR_MAX(tr_local_page_cost(&local_layout), tr_global_page_cost(&global_layout));
     struct tr_pages_options po = {
         .local = &local_layout, .global = &global_layout, .budget_bytes = budget_pages * cost};
     assert_int_equal(tr_pages_open(&pages, &po, &err), 0);
     struct tr_schedule_options o = {.pages = pages,
-                                    .shape = {STEPS_PAGE, 32, true, true},
+                                    .shape = {STEPS_PAGE, 32, local, global},
                                     .budget_bytes = po.budget_bytes,
                                     .local_page_cost = cost,
                                     .global_page_cost = cost,

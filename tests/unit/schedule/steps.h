@@ -29,6 +29,8 @@ extern struct steps_seq steps_seqs[STEPS_SEQS];
 extern int steps_now; /* steps so far */
 
 void steps_open(int max_rows, int max_sequences, int budget_pages);
+/* The same for a model without layers of one kind. */
+void steps_open_kinds(int max_rows, int max_sequences, int budget_pages, bool local, bool global);
 /* Takes everything out and asserts that no page is left. */
 void steps_close(void);
 /* As many tokens of an answer without a known end (`open_ended`) are promised at first. */

@@ -83,7 +83,7 @@ void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_
     *ret_verified = p->local.verified + p->global.verified;
 }
 
-/* -- tables of local pages -- */
+/* ---- tables of local pages ---- */
 
 int tr_local_table_init(struct tr_local_table *t, int n_pages)
 {
@@ -211,7 +211,7 @@ void tr_local_adopt(struct tr_pages *p, struct tr_local_table *t, int64_t page,
     local_append(t, &found->base);
 }
 
-/* -- tables of global pages -- */
+/* ---- tables of global pages ---- */
 
 int tr_global_table_init(struct tr_global_table *t, int n_pages)
 {

@@ -1,8 +1,8 @@
 /*
  * Quantised matrices of safetensors: a module's weight that is kept in several tensors.
  *
- * tr_quant_find looks for them by the tensors that a module has, whatever config.json lists say, and
- * gives the source one tensor "MODULE.weight" of the matrix' own shape for each, with a struct
+ * tr_quant_find looks for them by the tensors that a module has, whatever config.json lists say,
+ * and gives the source one tensor "MODULE.weight" of the matrix' own shape for each, with a struct
  * tr_quant that says how to read it. From there it is a tensor as any other.
  *
  * Every scheme is, for row r and column j, in exact arithmetic before the last rounding to float

@@ -1,6 +1,6 @@
 /*
- * What config.json says of quantised weights. Little of it counts: which scheme a module has is read
- * from the tensors that it has (quant.h); what no shape shows is said here.
+ * What config.json says of quantised weights. Little of it counts: which scheme a module has is
+ * read from the tensors that it has (quant.h); what no shape shows is said here.
  */
 #ifndef TR_ENGINE_CHECKPOINT_QUANT_CONFIG_H
 #define TR_ENGINE_CHECKPOINT_QUANT_CONFIG_H

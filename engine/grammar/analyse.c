@@ -10,7 +10,7 @@
 
 enum { NEVER = 0xFFFF };
 
-struct work {
+struct analysis {
     struct tr__nodes *b;
     uint32_t *first, *from;        /* nodes that lead to a node: from[first[x]..first[x+1]) */
     uint32_t *calls_first, *calls; /* CALL nodes of a rule */
@@ -20,7 +20,7 @@ struct work {
     uint32_t n_edges, edges_cap;
 };
 
-static void done(struct work *w)
+static void done(struct analysis *w)
 {
     free(w->first);
     free(w->from);
@@ -37,7 +37,7 @@ static bool has_two(const struct tr__node *x)
 }
 
 /* Counts, sums and fills the two reversed lists. */
-static void reverse(struct work *w)
+static void reverse(struct analysis *w)
 {
     const struct tr__nodes *b = w->b;
 
@@ -63,7 +63,7 @@ static void reverse(struct work *w)
     }
 }
 
-static int prepare(struct work *w)
+static int prepare(struct analysis *w)
 {
     size_t n = (size_t)w->b->n + 2, rules = (size_t)w->b->n_rules + 2;
 
@@ -83,13 +83,13 @@ static int prepare(struct work *w)
 }
 
 /* reverse() leaves the begin of x's list at first[x + 1]. */
-static const uint32_t *leading(const struct work *w, uint32_t x, const uint32_t **end)
+static const uint32_t *leading(const struct analysis *w, uint32_t x, const uint32_t **end)
 {
     *end = w->from + w->first[x + 2];
     return w->from + w->first[x + 1];
 }
 
-static const uint32_t *calling(const struct work *w, uint32_t rule, const uint32_t **end)
+static const uint32_t *calling(const struct analysis *w, uint32_t rule, const uint32_t **end)
 {
     *end = w->calls + w->calls_first[rule + 2];
     return w->calls + w->calls_first[rule + 1];
@@ -97,7 +97,7 @@ static const uint32_t *calling(const struct work *w, uint32_t rule, const uint32
 
 /* ---- stack heights: cheapest first, as in Knuth's generalisation of Dijkstra's algorithm ---- */
 
-static void settle(struct work *w, uint32_t *heads, uint32_t x, unsigned h)
+static void settle(struct analysis *w, uint32_t *heads, uint32_t x, unsigned h)
 {
     if (x == 0 || w->b->nodes[x].op == TR__OP_FAIL || h > TR__MAX_DEPTH || w->b->height[x] != NEVER)
         return;
@@ -106,7 +106,7 @@ static void settle(struct work *w, uint32_t *heads, uint32_t x, unsigned h)
     heads[h] = x;
 }
 
-static void settle_call(struct work *w, uint32_t *heads, uint32_t x)
+static void settle_call(struct analysis *w, uint32_t *heads, uint32_t x)
 {
     const struct tr__nodes *b = w->b;
     unsigned next = b->height[b->nodes[x].next];
@@ -116,7 +116,7 @@ static void settle_call(struct work *w, uint32_t *heads, uint32_t x)
         settle(w, heads, x, TR_MAX(next, start + 1));
 }
 
-static void heights(struct work *w)
+static void heights(struct analysis *w)
 {
     struct tr__nodes *b = w->b;
     uint32_t heads[TR__MAX_DEPTH + 1] = {0};
@@ -143,7 +143,7 @@ static void heights(struct work *w)
 
 /* A lower bound cannot be met where nothing can be counted: such ends of loops are taken out, and the
  * heights, which took them for ways out, are found anew. */
-static bool drop_vain_bounds(struct work *w)
+static bool drop_vain_bounds(struct analysis *w)
 {
     struct tr__nodes *b = w->b;
     uint8_t *counts = calloc(b->n_rules + 1u, 1);
@@ -169,7 +169,7 @@ static bool drop_vain_bounds(struct work *w)
     return dropped;
 }
 
-static void all_heights(struct work *w)
+static void all_heights(struct analysis *w)
 {
     do {
         memset(w->b->height, 0xFF, w->b->n * sizeof(*w->b->height));
@@ -179,7 +179,7 @@ static void all_heights(struct work *w)
 
 /* ---- empty matches ---- */
 
-static bool passes_empty(const struct work *w, uint32_t x)
+static bool passes_empty(const struct analysis *w, uint32_t x)
 {
     const struct tr__node *node = &w->b->nodes[x];
 
@@ -199,7 +199,7 @@ static bool passes_empty(const struct work *w, uint32_t x)
     }
 }
 
-static void visit_empty(struct work *w, uint32_t x, uint32_t *list)
+static void visit_empty(struct analysis *w, uint32_t x, uint32_t *list)
 {
     if (x == 0 || w->null[x] || !passes_empty(w, x))
         return;
@@ -208,7 +208,7 @@ static void visit_empty(struct work *w, uint32_t x, uint32_t *list)
     *list = x;
 }
 
-static void spread_empty(struct work *w, uint32_t list)
+static void spread_empty(struct analysis *w, uint32_t list)
 {
     struct tr__nodes *b = w->b;
 
@@ -227,7 +227,7 @@ static void spread_empty(struct work *w, uint32_t list)
 }
 
 /* Repetitions of what may be empty may be empty, whatever their lower bound. */
-static void empty_matches(struct work *w)
+static void empty_matches(struct analysis *w)
 {
     struct tr__nodes *b = w->b;
     uint32_t list = 0;
@@ -255,7 +255,7 @@ static void empty_matches(struct work *w)
 
 /* ---- order of rules ---- */
 
-static void add_edge(struct work *w, uint32_t from, uint32_t to)
+static void add_edge(struct analysis *w, uint32_t from, uint32_t to)
 {
     if (w->n_edges == w->edges_cap) {
         uint32_t cap = w->edges_cap ? 2 * w->edges_cap : 256;
@@ -273,7 +273,7 @@ static void add_edge(struct work *w, uint32_t from, uint32_t to)
 }
 
 /* Rules that `rule` can call before it takes a byte. null doubles as the mark of visited nodes. */
-static void left_corner(struct work *w, uint32_t rule)
+static void left_corner(struct analysis *w, uint32_t rule)
 {
     const struct tr__nodes *b = w->b;
     uint32_t list = 0;
@@ -304,7 +304,7 @@ static void left_corner(struct work *w, uint32_t rule)
 }
 
 /* Kahn's algorithm; returns a rule in or behind a circle, TR__NONE if there is none. */
-static uint32_t sort_rules(struct work *w)
+static uint32_t sort_rules(struct analysis *w)
 {
     struct tr__nodes *b = w->b;
     uint32_t n = b->n_rules, head = 0, tail = 0;
@@ -346,7 +346,7 @@ static uint32_t sort_rules(struct work *w)
 
 int tr__analyse(struct tr__nodes *b, uint32_t root)
 {
-    struct work w = {.b = b};
+    struct analysis w = {.b = b};
     uint32_t circle;
 
     if (tr__spend(b, b->n)) {

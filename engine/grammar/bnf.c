@@ -13,28 +13,28 @@
 
 enum { REPEAT_MAX = 1000000, MAX_RULES = 20000 };
 
-struct name {
+struct bnf_name {
     const char *text;
     size_t n, at; /* where it was met first */
     uint32_t rule;
     uint32_t expr; /* 0 = not defined yet */
 };
 
-struct parser {
+struct bnf_parser {
     struct tr__exprs x;
     const char *text;
     size_t n, at;
     int depth;
     bool single_quotes;
-    struct name *names;
+    struct bnf_name *names;
     uint32_t n_names, names_cap;
     uint32_t *table; /* indexes into names + 1 */
     uint32_t table_cap;
 };
 
-static uint32_t parse_alternatives(struct parser *p);
+static uint32_t parse_alternatives(struct bnf_parser *p);
 
-static uint32_t fail(struct parser *p, int code, const char *what)
+static uint32_t fail(struct bnf_parser *p, int code, const char *what)
 {
     size_t line = 1, column = 1;
 
@@ -46,17 +46,17 @@ static uint32_t fail(struct parser *p, int code, const char *what)
                           column);
 }
 
-static bool ok(const struct parser *p)
+static bool ok(const struct bnf_parser *p)
 {
     return p->x.b->r == 0;
 }
 
-static int peek(const struct parser *p)
+static int peek(const struct bnf_parser *p)
 {
     return p->at < p->n ? (uint8_t)p->text[p->at] : -1;
 }
 
-static void skip_space(struct parser *p)
+static void skip_space(struct bnf_parser *p)
 {
     int c;
 
@@ -85,10 +85,10 @@ static uint32_t hash_of(const char *s, size_t n)
     return h ^ h >> 15;
 }
 
-static bool grow_names(struct parser *p)
+static bool grow_names(struct bnf_parser *p)
 {
     uint32_t cap = p->names_cap ? 2 * p->names_cap : 64;
-    struct name *names = realloc(p->names, cap * sizeof(*names));
+    struct bnf_name *names = realloc(p->names, cap * sizeof(*names));
     uint32_t *table = calloc(2 * (size_t)cap, sizeof(*table));
 
     p->names = names ? names : p->names;
@@ -111,7 +111,7 @@ static bool grow_names(struct parser *p)
 }
 
 /* The index of a name, made if it is met for the first time. */
-static uint32_t find_name(struct parser *p, const char *text, size_t n)
+static uint32_t find_name(struct bnf_parser *p, const char *text, size_t n)
 {
     uint32_t at;
 
@@ -119,18 +119,18 @@ static uint32_t find_name(struct parser *p, const char *text, size_t n)
         return 0;
     for (at = hash_of(text, n) & (p->table_cap - 1); p->table[at];
          at = (at + 1) & (p->table_cap - 1)) {
-        const struct name *name = &p->names[p->table[at] - 1];
+        const struct bnf_name *name = &p->names[p->table[at] - 1];
         if (name->n == n && memcmp(name->text, text, n) == 0)
             return p->table[at] - 1;
     }
     if (p->n_names == MAX_RULES)
         return fail(p, TR_EUNSUPPORTED, "too many rules");
-    p->names[p->n_names] = (struct name){text, n, p->at, tr__rule_new(p->x.b), 0};
+    p->names[p->n_names] = (struct bnf_name){text, n, p->at, tr__rule_new(p->x.b), 0};
     p->table[at] = ++p->n_names;
     return p->n_names - 1;
 }
 
-static size_t name_length(const struct parser *p)
+static size_t name_length(const struct bnf_parser *p)
 {
     size_t n = 0;
 
@@ -140,9 +140,9 @@ static size_t name_length(const struct parser *p)
 }
 
 /* At `name ::=`. */
-static bool at_definition(const struct parser *p)
+static bool at_definition(const struct bnf_parser *p)
 {
-    struct parser ahead = *p;
+    struct bnf_parser ahead = *p;
 
     ahead.at += name_length(p);
     if (ahead.at == p->at)
@@ -153,7 +153,7 @@ static bool at_definition(const struct parser *p)
 
 /* ---- characters ---- */
 
-static uint32_t parse_hex(struct parser *p, int digits)
+static uint32_t parse_hex(struct bnf_parser *p, int digits)
 {
     uint32_t c = 0;
 
@@ -171,7 +171,7 @@ static uint32_t parse_hex(struct parser *p, int digits)
     return c;
 }
 
-static uint32_t parse_char(struct parser *p)
+static uint32_t parse_char(struct bnf_parser *p)
 {
     static const char from[] = "tnrfvb0", to[] = "\t\n\r\f\v\b";
     const char *known;
@@ -194,7 +194,7 @@ static uint32_t parse_char(struct parser *p)
     return c;
 }
 
-static uint32_t parse_string(struct parser *p, int quote)
+static uint32_t parse_string(struct bnf_parser *p, int quote)
 {
     uint32_t list = 0;
 
@@ -211,7 +211,7 @@ static uint32_t parse_string(struct parser *p, int quote)
     return tr__expr_close(&p->x, TR__EXPR_SEQ, list);
 }
 
-static uint32_t parse_class(struct parser *p)
+static uint32_t parse_class(struct bnf_parser *p)
 {
     struct tr__set s = {0};
     bool inverted = false;
@@ -247,7 +247,7 @@ static uint32_t parse_class(struct parser *p)
 
 /* ---- expressions ---- */
 
-static uint32_t parse_group(struct parser *p)
+static uint32_t parse_group(struct bnf_parser *p)
 {
     uint32_t e;
 
@@ -264,7 +264,7 @@ static uint32_t parse_group(struct parser *p)
     return e;
 }
 
-static uint32_t parse_atom(struct parser *p)
+static uint32_t parse_atom(struct bnf_parser *p)
 {
     int c = peek(p);
     size_t n;
@@ -290,7 +290,7 @@ static uint32_t parse_atom(struct parser *p)
     return ok(p) ? tr__expr_call(&p->x, p->names[name].rule) : 0;
 }
 
-static bool parse_number(struct parser *p, uint32_t *ret)
+static bool parse_number(struct bnf_parser *p, uint32_t *ret)
 {
     size_t begin = p->at;
     uint32_t n = 0;
@@ -301,7 +301,7 @@ static bool parse_number(struct parser *p, uint32_t *ret)
     return p->at > begin;
 }
 
-static void parse_bounds(struct parser *p, uint32_t *min, uint32_t *max)
+static void parse_bounds(struct bnf_parser *p, uint32_t *min, uint32_t *max)
 {
     p->at++;
     skip_space(p);
@@ -326,7 +326,7 @@ static void parse_bounds(struct parser *p, uint32_t *min, uint32_t *max)
         fail(p, TR_EUNSUPPORTED, "repetition beyond a million");
 }
 
-static uint32_t parse_repeated(struct parser *p)
+static uint32_t parse_repeated(struct bnf_parser *p)
 {
     uint32_t e = parse_atom(p), min, max;
     int c, times = 0;
@@ -350,7 +350,7 @@ static uint32_t parse_repeated(struct parser *p)
     }
 }
 
-static uint32_t parse_alternatives(struct parser *p)
+static uint32_t parse_alternatives(struct bnf_parser *p)
 {
     uint32_t alternatives = 0, members = 0;
 
@@ -371,7 +371,7 @@ static uint32_t parse_alternatives(struct parser *p)
 
 /* ---- rules ---- */
 
-static void parse_rules(struct parser *p)
+static void parse_rules(struct bnf_parser *p)
 {
     for (skip_space(p); ok(p) && peek(p) >= 0; skip_space(p)) {
         size_t n = name_length(p);
@@ -394,12 +394,12 @@ static void parse_rules(struct parser *p)
     }
 }
 
-static void emit_rules(struct parser *p)
+static void emit_rules(struct bnf_parser *p)
 {
     struct tr__nodes *b = p->x.b;
 
     for (uint32_t i = 0; i < p->n_names && ok(p); i++) {
-        struct name *name = &p->names[i];
+        struct bnf_name *name = &p->names[i];
         if (name->expr == 0) {
             p->at = name->at;
             tr__nodes_fail(b, TR_EINVAL, NULL, "grammar: rule \"%.*s\" is not defined",
@@ -417,7 +417,7 @@ static void emit_rules(struct parser *p)
 
 uint32_t tr__compile_bnf(struct tr__nodes *b, const struct tr_grammar_source *source)
 {
-    struct parser p = {.text = source->text.bytes, .n = source->text.n};
+    struct bnf_parser p = {.text = source->text.bytes, .n = source->text.n};
     uint32_t root = 0;
 
     tr__exprs_init(&p.x, b);

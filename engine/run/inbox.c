@@ -50,7 +50,7 @@ void tr__inbox_done(struct inbox *in)
     pthread_cond_destroy(&in->called);
 }
 
-/* -- any thread -- */
+/* ---- any thread ---- */
 
 static void changed(struct inbox *in)
 {
@@ -159,7 +159,7 @@ bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg
     return open;
 }
 
-/* -- the engine thread -- */
+/* ---- the engine thread ---- */
 
 static void run_calls(struct tr_engine *e, struct call *calls)
 {

@@ -20,7 +20,7 @@ enum {
 /* Part of the fingerprint: goes up when an order of arithmetic changes. */
 static const char numeric_version[] = "trinityd numbers 1";
 
-/* -- steps of opening -- */
+/* ---- steps of opening ---- */
 
 static int check_options(const struct tr_engine_options *o, struct tr_err *err)
 {
@@ -361,7 +361,7 @@ struct tr_engine *tr_engine_close(struct tr_engine *e)
     return NULL;
 }
 
-/* -- facts and numbers -- */
+/* ---- facts and numbers ---- */
 
 const struct tr_engine_info *tr_engine_info(const struct tr_engine *e)
 {

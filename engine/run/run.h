@@ -148,14 +148,14 @@ struct tr_engine {
     double open_mean, open_spread; /* of those without a length: the same, and how far from it */
 };
 
-/* -- request.c */
+/* ---- request.c ---- */
 /* Checks a job and makes the request; what its choices need is allocated when they are admitted. */
 TR_NODISCARD int tr__request_make(struct request **ret, struct tr_engine *e, struct tr_job *job,
                                   struct tr_err *err);
 /* Frees the request and its job. NULL ok; returns NULL. */
 struct request *tr__request_free(struct request *r);
 
-/* -- choice.c */
+/* ---- choice.c ---- */
 /* What an answer without a length is taken to need before any was seen. */
 void tr__expect_first(struct tr_engine *e);
 /* Allocates what the choice needs to sample, for its sequence's room. TR_ENOMEM. */
@@ -167,7 +167,7 @@ void tr__learn_length(struct tr_engine *e, int n_tokens);
 /* Bytes of all that a running choice needs beside its pages, at most. */
 uint64_t tr__choice_most_bytes(const struct tr_engine *e);
 
-/* -- inbox.c */
+/* ---- inbox.c ---- */
 TR_NODISCARD int tr__inbox_init(struct inbox *in);
 void tr__inbox_done(struct inbox *in);
 /* The engine thread is to end. */
@@ -186,10 +186,10 @@ void tr__inbox_set_seats(struct inbox *in, int seats);
 /* Takes a finished request out. */
 void tr__inbox_remove(struct inbox *in, struct request *r);
 
-/* -- step.c */
+/* ---- step.c ---- */
 void *tr__engine_thread(void *engine);
 
-/* -- deliver.c */
+/* ---- deliver.c ---- */
 /* Ends one choice: CHOICE_DONE, and with the last one DONE, after which the request is gone. */
 void tr__finish(struct tr_engine *e, struct choice *c, enum tr_finish finish, int32_t stop_id);
 void tr__deliver_admitted(struct tr_engine *e, struct request *r);
@@ -197,7 +197,7 @@ void tr__deliver_first_prompt_token(struct tr_engine *e, struct request *r);
 /* Delivers what sampling found and appends it to the sequence; the step had `rows` rows. */
 void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int rows);
 
-/* -- sampling.c */
+/* ---- sample_step.c ---- */
 /* Logits, tokens and events of e->heads[0, n_heads); the step had step_rows rows. */
 void tr__sample_step(struct tr_engine *e, int n_heads, int step_rows);
 

@@ -17,7 +17,7 @@
 #include "engine/job.h"
 #include "engine/kernels/kernels.h"
 
-#define TR_MAX_LOGPROBS 128 /* largest n_logprobs and prompt_logprobs */
+enum { TR_MAX_LOGPROBS = 128 }; /* largest n_logprobs and prompt_logprobs */
 
 /* Sets of ids: bit id % 64 of word id / 64. */
 static inline size_t tr_idset_words(int vocab)

@@ -10,7 +10,7 @@
  * A sequence that waits holds nothing but its owner's prompt; ids and tables of pages are made when
  * it is admitted, for its room.
  */
-#include "engine/schedule/internal.h"
+#include "engine/schedule/schedule_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The rows of the next step: decode first, then prefill dealt out fairly. */
-#include "engine/schedule/internal.h"
+#include "engine/schedule/schedule_internal.h"
 
 #include <string.h>
 

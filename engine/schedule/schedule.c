@@ -1,4 +1,4 @@
-#include "engine/schedule/internal.h"
+#include "engine/schedule/schedule_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

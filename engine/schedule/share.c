@@ -12,7 +12,7 @@
  * the places of each step go round: first between tenants, then between their requests, then
  * between a request's samples, to those who have waited longest.
  */
-#include "engine/schedule/internal.h"
+#include "engine/schedule/schedule_internal.h"
 
 #include <stdlib.h>
 

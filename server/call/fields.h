@@ -77,8 +77,8 @@ struct srv_table {
 
 /* A name that stands in several tables means its row in the first of them. */
 
-/* Sets every field of *params to its default, then to what `defaults` has (an object of fields; NULL:
- * none), then to what the object has. `root` outlives the VALUE fields, which point into it.
+/* Sets every field of *params to its default, then to what `defaults` has (an object of fields;
+ * NULL: none), then to what the object has. `root` outlives the VALUE fields, which point into it.
  * strict: unknown names are errors. TR_EINVAL with the field in err->param. */
 TR_NODISCARD int srv_fields_take(const struct srv_table *const *tables, size_t n_tables,
                                  const struct tr_json *root, const struct tr_json *defaults,

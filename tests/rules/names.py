@@ -39,6 +39,11 @@ FOR_TESTS = {
     "srv_call_done": "a call without a server, fuzzed",
     "srv_log_dropped": "lines that found no room",
 }
+# Tags that several files have, and why.
+SHARED_TAGS = {
+    "values": "of one instruction set's kernels, which a macro of engine/kernels/levels.h names",
+    "scales": "of one instruction set's kernels, each with its own registers",
+}
 # Headers of libraries and of the system, which comments may name.
 FOREIGN = {"uv.h", "microhttpd.h", "jansson.h", "pcre2.h", "utf8proc.h", "xxhash.h", "cblas.h", "stdio.h", "math.h"}
 
@@ -114,7 +119,7 @@ def tags(tree):
     for f in tree.product:
         for m in re.finditer(r"^[ \t]*(?:(?:static|const)\s+)*(struct|union|enum)\s+(\w+)\s*(?:/\*.*?\*/\s*)?\{", tree.text(f), re.M):
             here = f"{f}:{tree.text(f).count(chr(10), 0, m.start()) + 1}"
-            if m[2] in seen:
+            if m[2] in seen and m[2] not in SHARED_TAGS:
                 yield f"{here}: {m[1]} {m[2]} is defined in {seen[m[2]]} as well"
             seen.setdefault(m[2], here)
 

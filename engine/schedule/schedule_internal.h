@@ -1,6 +1,6 @@
 /* The schedule's own state, shared by its files. */
-#ifndef TR_ENGINE_SCHEDULE_INTERNAL_H
-#define TR_ENGINE_SCHEDULE_INTERNAL_H
+#ifndef TR_ENGINE_SCHEDULE_SCHEDULE_INTERNAL_H
+#define TR_ENGINE_SCHEDULE_SCHEDULE_INTERNAL_H
 
 #include "engine/schedule/schedule.h"
 

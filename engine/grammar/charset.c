@@ -88,12 +88,25 @@ void tr__set_invert(struct tr__nodes *b, struct tr__set *s)
     tr__set_tidy(b, s);
 }
 
-bool tr__set_category(struct tr__nodes *b, struct tr__set *s, const char *name, size_t n)
+/* The characters of some classes, looked for once. */
+static void find_characters(struct tr__nodes *b, struct tr__set *s, unsigned classes)
+{
+    if (s->n > 0 || !tr__spend(b, 500000))
+        return;
+    for (uint32_t c = 0, end; c <= TR__LAST_CHAR && b->r == 0; c = end + 1) {
+        for (end = c; end < TR__LAST_CHAR && tr_char_class(end) & classes; end++)
+            ;
+        if (end > c)
+            tr__set_add(b, s, c, end - 1);
+    }
+}
+
+bool tr__set_category(struct tr__exprs *x, struct tr__set *s, const char *name, size_t n)
 {
     static const struct {
         const char *name, *word;
-        unsigned class;
-    } known[] = {
+        unsigned classes;
+    } known[TR__CATEGORIES] = {
         {"L", "Letter", TR_CHAR_LETTER},
         {"M", "Mark", TR_CHAR_MARK},
         {"N", "Number", TR_CHAR_DIGIT | TR_CHAR_NUMBER},
@@ -102,18 +115,15 @@ bool tr__set_category(struct tr__nodes *b, struct tr__set *s, const char *name, 
         {"S", "Symbol", TR_CHAR_SYMBOL},
     };
 
-    for (size_t i = 0; i < TR_ARRAY_LEN(known); i++) {
+    for (size_t i = 0; i < TR__CATEGORIES; i++) {
+        struct tr__set *own = &x->categories[i];
         bool same = (strlen(known[i].name) == n && memcmp(known[i].name, name, n) == 0) ||
                     (strlen(known[i].word) == n && memcmp(known[i].word, name, n) == 0);
         if (!same)
             continue;
-        tr__spend(b, 1000000);
-        for (uint32_t c = 0, end; c <= TR__LAST_CHAR && b->r == 0; c = end + 1) {
-            for (end = c; end < TR__LAST_CHAR && tr_char_class(end) & known[i].class; end++)
-                ;
-            if (end > c)
-                tr__set_add(b, s, c, end - 1);
-        }
+        find_characters(x->b, own, known[i].classes);
+        for (uint32_t k = 0; k < own->n; k++)
+            tr__set_add(x->b, s, own->at[k].lo, own->at[k].hi);
         return true;
     }
     return false;

@@ -14,6 +14,8 @@ void tr__exprs_init(struct tr__exprs *x, struct tr__nodes *b)
 
 void tr__exprs_done(struct tr__exprs *x)
 {
+    for (size_t i = 0; i < TR__CATEGORIES; i++)
+        tr__set_done(&x->categories[i]);
     free(x->at);
     free(x->ranges);
     *x = (struct tr__exprs){0};

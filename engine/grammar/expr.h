@@ -40,11 +40,14 @@ struct tr__expr {
     uint32_t min, max; /* REPEAT; max TR__NO_LIMIT = none */
 };
 
+enum { TR__CATEGORIES = 6 }; /* general categories that have a name here */
+
 struct tr__exprs {
     struct tr__nodes *b;
     struct tr__expr *at;
     struct tr__range *ranges;
     uint32_t n, cap, n_ranges, ranges_cap;
+    struct tr__set categories[TR__CATEGORIES]; /* empty until needed */
 };
 
 /* How characters are written. */
@@ -67,7 +70,7 @@ void tr__set_tidy(struct tr__nodes *b, struct tr__set *s);
 void tr__set_invert(struct tr__nodes *b, struct tr__set *s); /* of a tidy one; tidy after */
 /* Adds the characters of a general category (L, M, N, Nd, P, S or its long name); false:
  * unknown. */
-bool tr__set_category(struct tr__nodes *b, struct tr__set *s, const char *name, size_t n);
+bool tr__set_category(struct tr__exprs *x, struct tr__set *s, const char *name, size_t n);
 /* The node that takes one character of the ranges; flags go to its first bytes that take a clean
  * character as it is. */
 uint32_t tr__emit_ranges(struct tr__nodes *b, const struct tr__range *r, uint32_t n,

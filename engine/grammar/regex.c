@@ -97,7 +97,7 @@ static void add_property(struct parser *p, struct tr__set *s, bool inverted)
     }
     if (!take(p, "General_Category="))
         take(p, "gc=");
-    if (!tr__set_category(p->x->b, &own, p->text + p->at, (size_t)(end - p->text) - p->at))
+    if (!tr__set_category(p->x, &own, p->text + p->at, (size_t)(end - p->text) - p->at))
         fail(p, TR_EUNSUPPORTED, "this property of \\p is not supported");
     tr__set_tidy(p->x->b, &own);
     if (inverted)

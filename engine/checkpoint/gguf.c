@@ -12,27 +12,12 @@
 #include <string.h>
 
 #include "engine/checkpoint/fields.h"
+#include "engine/checkpoint/gguf_internal.h"
 
 enum {
     MAX_HEADER = 256 << 20, /* bytes; the largest vocabularies need some ten MiB */
     MAX_KEYS = 65536,
     MAX_KEY = 65535 /* bytes, as the format has it */
-};
-
-/* Offsets, not pointers: the header's bytes move while it is read. */
-struct entry {
-    size_t key, key_bytes; /* not NUL-terminated */
-    size_t value;
-    enum tr_gguf_type type; /* of the elements, if it is an array */
-    bool array;
-    uint64_t count;
-};
-
-struct tr_gguf {
-    char *name;
-    uint8_t *header;       /* the file from its start to somewhere behind the directory */
-    struct entry *entries; /* sorted by key */
-    size_t n_entries;
 };
 
 /* One file's header, read as far as it was needed. */
@@ -42,11 +27,6 @@ struct reader {
     size_t have, pos;
     struct tr_err *err;
 };
-
-static const uint8_t value_bytes[TR_GGUF_TYPES] = {
-    [TR_GGUF_U8] = 1,  [TR_GGUF_I8] = 1,  [TR_GGUF_U16] = 2, [TR_GGUF_I16] = 2,
-    [TR_GGUF_U32] = 4, [TR_GGUF_I32] = 4, [TR_GGUF_F32] = 4, [TR_GGUF_BOOL] = 1,
-    [TR_GGUF_U64] = 8, [TR_GGUF_I64] = 8, [TR_GGUF_F64] = 8, [TR_GGUF_STRING] = 8};
 
 static const struct {
     const char *name; /* NULL: no such type */
@@ -172,7 +152,7 @@ static int skip_strings(struct reader *in, uint64_t count)
 
 /* ---- metadata ---- */
 
-static int read_value(struct reader *in, struct entry *e)
+static int read_value(struct reader *in, struct tr_gguf_entry *e)
 {
     uint32_t type;
     int r = read_u32(in, &type);
@@ -192,7 +172,7 @@ static int read_value(struct reader *in, struct entry *e)
     e->type = (enum tr_gguf_type)type;
     e->value = in->pos;
     uint64_t bytes;
-    if (__builtin_mul_overflow(e->count, value_bytes[type], &bytes))
+    if (__builtin_mul_overflow(e->count, tr__gguf_value_bytes[type], &bytes))
         bytes = UINT64_MAX;
     r = need(in, bytes);
     if (r)
@@ -203,17 +183,11 @@ static int read_value(struct reader *in, struct entry *e)
     return 0;
 }
 
-static int compare_texts(const void *a, size_t n_a, const void *b, size_t n_b)
-{
-    int c = memcmp(a, b, TR_MIN(n_a, n_b));
-    return c ? c : (n_a > n_b) - (n_a < n_b);
-}
-
 static int compare_entries(const void *a, const void *b, void *header)
 {
-    const struct entry *x = a, *y = b;
+    const struct tr_gguf_entry *x = a, *y = b;
     const uint8_t *h = header;
-    return compare_texts(h + x->key, x->key_bytes, h + y->key, y->key_bytes);
+    return tr__gguf_compare(h + x->key, x->key_bytes, h + y->key, y->key_bytes);
 }
 
 static int read_metadata(struct reader *in, uint64_t n)
@@ -226,7 +200,7 @@ static int read_metadata(struct reader *in, uint64_t n)
     if (!g->entries)
         return tr_err_set(in->err, TR_ENOMEM, NULL, "out of memory");
     for (; g->n_entries < n; g->n_entries++) {
-        struct entry *e = &g->entries[g->n_entries];
+        struct tr_gguf_entry *e = &g->entries[g->n_entries];
         int r = read_string(in, &e->key, &e->key_bytes);
         if (r)
             return r;
@@ -447,153 +421,4 @@ int tr_gguf_open(struct tr_gguf **ret, struct tr_source *s, const char *path, st
     else
         *ret = g;
     return r;
-}
-
-/* ---- access ---- */
-
-const char *tr_gguf_name(const struct tr_gguf *g)
-{
-    return g->name;
-}
-
-bool tr_gguf_find(const struct tr_gguf *g, const char *key, struct tr_gguf_value *ret)
-{
-    size_t lo = 0, hi = g->n_entries, n = strlen(key);
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        const struct entry *e = &g->entries[mid];
-        int c = compare_texts(key, n, g->header + e->key, e->key_bytes);
-        if (c == 0) {
-            *ret = (struct tr_gguf_value){e->type, e->array, e->count, g->header + e->value};
-            return true;
-        }
-        if (c < 0)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return false;
-}
-
-/* A scalar that is there; *found tells. Absence is an error only if it is required. */
-static int scalar(const struct tr_gguf *g, const char *key, bool required, struct tr_gguf_value *v,
-                  bool *found, struct tr_err *err)
-{
-    *found = tr_gguf_find(g, key, v);
-    if (!*found)
-        return required ? tr_fields_fail(err, g->name, key, "missing") : 0;
-    return v->array ? tr_fields_fail(err, g->name, key, "an array, expected one value") : 0;
-}
-
-int tr_gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t min, int64_t max,
-                int64_t *ret, struct tr_err *err)
-{
-    struct tr_gguf_value v;
-    bool found;
-    int r = scalar(g, key, required, &v, &found, err);
-    if (r || !found)
-        return r;
-    int64_t x;
-    if (v.type == TR_GGUF_BOOL || value_bytes[v.type] > 4 || !tr_gguf_next_int(&v, &x))
-        return tr_fields_fail(err, g->name, key, "not an integer of at most 32 bits");
-    if (x < min || x > max)
-        return tr_fields_fail(err, g->name, key, "%lld is not from %lld to %lld", (long long)x,
-                              (long long)min, (long long)max);
-    *ret = x;
-    return 0;
-}
-
-int tr_gguf_double(const struct tr_gguf *g, const char *key, bool required, double min, double max,
-                   double *ret, struct tr_err *err)
-{
-    struct tr_gguf_value v;
-    bool found;
-    int r = scalar(g, key, required, &v, &found, err);
-    if (r || !found)
-        return r;
-    float f;
-    double d;
-    if (v.type == TR_GGUF_F32) {
-        memcpy(&f, v.data, sizeof f);
-        d = (double)f;
-    } else if (v.type == TR_GGUF_F64) {
-        memcpy(&d, v.data, sizeof d);
-    } else {
-        return tr_fields_fail(err, g->name, key, "not a floating-point number");
-    }
-    if (!(d >= min && d <= max))
-        return tr_fields_fail(err, g->name, key, "%g is not from %g to %g", d, min, max);
-    *ret = d;
-    return 0;
-}
-
-int tr_gguf_bool(const struct tr_gguf *g, const char *key, bool required, bool *ret,
-                 struct tr_err *err)
-{
-    struct tr_gguf_value v;
-    bool found;
-    int r = scalar(g, key, required, &v, &found, err);
-    if (r || !found)
-        return r;
-    if (v.type != TR_GGUF_BOOL || *v.data > 1)
-        return tr_fields_fail(err, g->name, key, "not a boolean");
-    *ret = *v.data;
-    return 0;
-}
-
-int tr_gguf_string(const struct tr_gguf *g, const char *key, bool required, const char **ret,
-                   size_t *ret_n, struct tr_err *err)
-{
-    struct tr_gguf_value v;
-    bool found;
-    int r = scalar(g, key, required, &v, &found, err);
-    if (r || !found)
-        return r;
-    return tr_gguf_next_string(&v, ret, ret_n) ? 0
-                                               : tr_fields_fail(err, g->name, key, "not a string");
-}
-
-bool tr_gguf_next_int(struct tr_gguf_value *v, int64_t *ret)
-{
-    size_t n = value_bytes[v->type];
-    uint64_t x = 0;
-    memcpy(&x, v->data, n);
-    switch (v->type) {
-    case TR_GGUF_I8:
-    case TR_GGUF_I16:
-    case TR_GGUF_I32:
-    case TR_GGUF_I64: {
-        /* Widen the sign from where the type has it. */
-        unsigned shift = 64 - 8 * (unsigned)n;
-        *ret = (int64_t)(x << shift) >> shift;
-        break;
-    }
-    case TR_GGUF_U8:
-    case TR_GGUF_U16:
-    case TR_GGUF_U32:
-    case TR_GGUF_U64:
-    case TR_GGUF_BOOL:
-        if (x > INT64_MAX)
-            return false;
-        *ret = (int64_t)x;
-        break;
-    default:
-        return false;
-    }
-    v->data += n;
-    v->count--;
-    return true;
-}
-
-bool tr_gguf_next_string(struct tr_gguf_value *v, const char **ret, size_t *ret_n)
-{
-    if (v->type != TR_GGUF_STRING)
-        return false;
-    uint64_t n;
-    memcpy(&n, v->data, sizeof n);
-    *ret = (const char *)v->data + sizeof n;
-    *ret_n = n;
-    v->data += sizeof n + n;
-    v->count--;
-    return true;
 }

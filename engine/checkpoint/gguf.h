@@ -27,7 +27,7 @@ TR_NODISCARD int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config 
 TR_NODISCARD int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size,
                                    struct tr_tokenizer **ret, struct tr_err *err);
 
-/* ---- metadata (gguf.c), for those who read it ---- */
+/* ---- metadata (gguf_values.c), for those who read it ---- */
 
 enum tr_gguf_type {
     TR_GGUF_U8,

@@ -133,6 +133,15 @@ static int check_finite(const struct loader *l, const struct chunk *c, const uin
     return 0;
 }
 
+/* Tells the kernel what becomes of a chunk's bytes. */
+static void advise(const struct loader *l, const struct chunk *c, int advice)
+{
+    const struct tr_slot *slot = c->slot;
+    uint64_t from = slot->offset + tr_slot_file_bytes(slot, c->row);
+    (void)posix_fadvise(l->source->files[slot->tensor->file].fd, (off_t)from,
+                        (off_t)tr_slot_file_bytes(slot, c->rows), advice);
+}
+
 static int load_quant(const struct loader *l, struct chunk *c, struct scratch *sc,
                       struct tr_err *err)
 {
@@ -154,6 +163,8 @@ static int load_quant(const struct loader *l, struct chunk *c, struct scratch *s
         tr_pack_rows(slot->type, to, c->row, c->rows, slot->n, slot->k, place);
     if (packs(slot) && slot->type == TR_W_NVFP4)
         tr_pack_factor(slot->factor, c->row, c->rows, slot->k, place);
+    if (l->drop) /* its codes, about; the rest is small */
+        advise(l, c, POSIX_FADV_DONTNEED);
     return 0;
 }
 
@@ -187,7 +198,7 @@ static int load_chunk(const struct loader *l, struct chunk *c, struct scratch *s
     if (!r && packs(slot) && same && slot->tensor->scale)
         tr_pack_factor(slot->factor, c->row, c->rows, slot->k, l->arena + slot->at);
     if (l->drop)
-        (void)posix_fadvise(f->fd, (off_t)from, (off_t)bytes, POSIX_FADV_DONTNEED);
+        advise(l, c, POSIX_FADV_DONTNEED);
     return r;
 }
 
@@ -200,16 +211,6 @@ static void fail(struct loader *l, const struct tr_err *err)
     atomic_store(&l->failed, true);
 }
 
-/* Lets the disk fetch a chunk while others are being packed. The kernel's own reading ahead is made
- * for one reader of a file. */
-static void announce(const struct loader *l, const struct chunk *c)
-{
-    const struct tr_slot *slot = c->slot;
-    uint64_t from = slot->offset + tr_slot_file_bytes(slot, c->row);
-    (void)posix_fadvise(l->source->files[slot->tensor->file].fd, (off_t)from,
-                        (off_t)tr_slot_file_bytes(slot, c->rows), POSIX_FADV_WILLNEED);
-}
-
 static void load_chunks(struct loader *l, struct scratch *sc, int tid, int n_threads)
 {
     while (!atomic_load(&l->failed)) {
@@ -218,8 +219,10 @@ static void load_chunks(struct loader *l, struct scratch *sc, int tid, int n_thr
             break;
         struct chunk *c = &l->chunks[l->order[i]];
         struct tr_err err;
+        /* Lets the disk fetch a chunk while others are being packed. The kernel's own reading ahead
+         * is made for one reader of a file. */
         if (i + (size_t)n_threads < l->n)
-            announce(l, &l->chunks[l->order[i + (size_t)n_threads]]);
+            advise(l, &l->chunks[l->order[i + (size_t)n_threads]], POSIX_FADV_WILLNEED);
         if (load_chunk(l, c, sc, &err))
             fail(l, &err);
         uint64_t bytes = tr_slot_file_bytes(c->slot, c->rows);

@@ -77,7 +77,8 @@ static void on_patience_end(uv_timer_t *timer)
     ((struct srv *)timer->data)->over = true;
 }
 
-/* Requests that still run are cancelled and their clients told. A client that does not listen is not waited for. */
+/* Requests that still run are cancelled and their clients told. A client that does not listen is
+ * not waited for. */
 static void end_now(struct srv *s)
 {
     s->closing = true;
@@ -91,7 +92,8 @@ static void on_alarm(int signal)
     _exit(0);
 }
 
-/* An engine step cannot be interrupted and may take longer than somebody who asks twice will wait. */
+/* An engine step cannot be interrupted and may take longer than somebody who asks twice will
+ * wait. */
 static void limit_end(void)
 {
     struct itimerval t = {.it_value = {.tv_usec = AT_ONCE_MS * 1000}};
@@ -287,7 +289,8 @@ static void close_handle(uv_handle_t *handle, void *arg)
         uv_close(handle, NULL);
 }
 
-/* A connection that is still in a request is given up: whatever is suspended must not be when libmicrohttpd stops. */
+/* A connection that is still in a request is given up: whatever is suspended must not be when
+ * libmicrohttpd stops. */
 static void abandon_connections(struct srv *s)
 {
     for (struct srv_conn *c = s->conns; c; c = c->next) {

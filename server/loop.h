@@ -1,8 +1,8 @@
 /*
  * The daemon's life: bind, load, serve, drain, end.
  *
- * Everything here happens on the loop thread except the load, which has a thread of its own so that signals are heard
- * meanwhile. The order of the end stands in `close_all`, top to bottom.
+ * Everything here happens on the loop thread except the load, which has a thread of its own so that
+ * signals are heard meanwhile. The order of the end stands in `close_all`, top to bottom.
  */
 #ifndef TR_SERVER_LOOP_H
 #define TR_SERVER_LOOP_H
@@ -11,7 +11,8 @@
 
 struct srv_route;
 
-/* Loads the checkpoint, serves the routes until SIGTERM or SIGINT; the exit status of the process. */
+/* Loads the checkpoint, serves the routes until SIGTERM or SIGINT; the exit status of the
+ * process. */
 int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * What all of server/ shares: the state of the daemon, as the loop thread keeps it.
  *
- * One loop thread runs libuv and, inside it, libmicrohttpd; it alone touches sockets, connections, requests, answers
- * and counters. Compute happens on the engine's threads, which are reached by tr_engine_submit and heard through the
- * outbox. A long body is parsed and tokenized on libuv's pool, where only its own request is seen; a short one is read
- * on the loop thread itself. The log may be written from any thread.
+ * One loop thread runs libuv and, inside it, libmicrohttpd; it alone touches sockets, connections,
+ * requests, answers and counters. Compute happens on the engine's threads, which are reached by
+ * tr_engine_submit and heard through the outbox. A long body is parsed and tokenized on libuv's
+ * pool, where only its own request is seen; a short one is read on the loop thread itself. The log
+ * may be written from any thread.
  */
 #ifndef TR_SERVER_SERVER_H
 #define TR_SERVER_SERVER_H

@@ -88,27 +88,3 @@ bool tr_file_map(struct tr_file *f)
         f->map = p;
     return f->map != NULL;
 }
-
-int tr_file_slurp(const char *path, size_t max_bytes, char **ret, size_t *ret_n, struct tr_err *err)
-{
-    struct tr_file f;
-    int r = tr_file_open(&f, path, err);
-    if (r)
-        return r;
-    char *text = f.size <= max_bytes ? calloc(1, f.size + 1) : NULL;
-    if (text)
-        r = tr_file_read(&f, 0, text, f.size, err);
-    else if (f.size > max_bytes)
-        r = tr_err_set(err, TR_EFORMAT, NULL, "%s: %llu bytes, more than %zu", f.name,
-                       (unsigned long long)f.size, max_bytes);
-    else
-        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    if (r) {
-        free(text);
-    } else {
-        *ret = text;
-        *ret_n = f.size;
-    }
-    tr_file_done(&f);
-    return r;
-}

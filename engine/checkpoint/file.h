@@ -32,8 +32,5 @@ TR_NODISCARD int tr_file_read(const struct tr_file *f, uint64_t offset, void *ds
                               struct tr_err *err);
 /* Maps the file; false where the file system can't, which is no error: read it then. */
 bool tr_file_map(struct tr_file *f);
-/* The whole file as malloc'ed bytes with a NUL behind them; TR_EFORMAT beyond max_bytes. */
-TR_NODISCARD int tr_file_slurp(const char *path, size_t max_bytes, char **ret, size_t *ret_n,
-                               struct tr_err *err);
 
 #endif

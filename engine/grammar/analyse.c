@@ -141,8 +141,8 @@ static void heights(struct analysis *w)
     }
 }
 
-/* A lower bound cannot be met where nothing can be counted: such ends of loops are taken out, and the
- * heights, which took them for ways out, are found anew. */
+/* A lower bound cannot be met where nothing can be counted: such ends of loops are taken out, and
+ * the heights, which took them for ways out, are found anew. */
 static bool drop_vain_bounds(struct analysis *w)
 {
     struct tr__nodes *b = w->b;

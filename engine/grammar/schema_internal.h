@@ -189,11 +189,6 @@ bool tr__name_matches(struct tr__schema *s, const struct tr__pattern *p, const c
 /* The values of enum and const that the rest of the shape allows. */
 uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);
 
-/* Whether a value of the document satisfies a schema, or a shape (but for enum, const). */
-bool tr__holds(struct tr__schema *s, tr__site schema, tr__site value, int depth);
-bool tr__shape_holds(struct tr__schema *s, const struct tr__shape *shape, tr__site value,
-                     int depth);
-
 /* Canonical text of a value; equal values have equal texts. `sorted`: members by name. */
 void tr__json_text(struct tr_buf *out, const struct tr_json *v, bool sorted);
 bool tr__json_equal(const struct tr_json *a, const struct tr_json *b);

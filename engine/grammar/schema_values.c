@@ -10,6 +10,9 @@ enum { MAX_DEPTH = 60 };
 
 /* ---- does it hold? ---- */
 
+/* Whether a value of the document satisfies a schema. */
+static bool value_holds(struct tr__schema *s, tr__site schema, tr__site value, int depth);
+
 static bool number_holds(const struct tr__shape *shape, tr__site value)
 {
     struct tr__decimal d, m;
@@ -81,9 +84,9 @@ static bool array_holds(struct tr__schema *s, const struct tr__shape *shape, tr_
             tr__site item = tr__keep(s, tr_json_at(value, i));
             tr__site schema =
                 prefix && i < tr_json_size(prefix) ? tr__keep(s, tr_json_at(prefix, i)) : items;
-            if (item && schema && !tr__holds(s, schema, item, depth + 1))
+            if (item && schema && !value_holds(s, schema, item, depth + 1))
                 return false;
-            found |= item && contains && tr__holds(s, contains, item, depth + 1);
+            found |= item && contains && value_holds(s, contains, item, depth + 1);
         }
         if (!found)
             return false;
@@ -133,13 +136,15 @@ static bool object_holds(struct tr__schema *s, const struct tr__shape *shape, tr
         if (!member || !tr__property_terms(s, shape, v.key, &t))
             return false;
         for (uint32_t i = 0; i < t.n; i++)
-            if (tr__holds(s, t.at[i].site, member, depth + 1) != (t.at[i].kind == TR__TERM_IS))
+            if (value_holds(s, t.at[i].site, member, depth + 1) != (t.at[i].kind == TR__TERM_IS))
                 return false;
     }
     return true;
 }
 
-bool tr__shape_holds(struct tr__schema *s, const struct tr__shape *shape, tr__site value, int depth)
+/* The same of a shape, but for enum and const. */
+static bool shape_holds(struct tr__schema *s, const struct tr__shape *shape, tr__site value,
+                        int depth)
 {
     unsigned type = tr__type_of_value(value);
 
@@ -182,13 +187,13 @@ static bool all_hold(struct tr__schema *s, tr__site schema, const char *key, tr_
 
     for (size_t i = 0; i < n && s->b->r == 0; i++) {
         tr__site v = tr__keep(s, tr_json_at(list, i));
-        holding += v && tr__holds(s, v, value, depth + 1);
+        holding += v && value_holds(s, v, value, depth + 1);
     }
     *ret = holding;
     return holding == n;
 }
 
-bool tr__holds(struct tr__schema *s, tr__site schema, tr__site value, int depth)
+static bool value_holds(struct tr__schema *s, tr__site schema, tr__site value, int depth)
 {
     struct tr__terms t = {0};
     struct tr__shape shape;
@@ -205,7 +210,7 @@ bool tr__holds(struct tr__schema *s, tr__site schema, tr__site value, int depth)
     }
     tr__term_add(s, &t, TR__TERM_BASE, schema, NULL);
     tr__shape_of(s, &t, &shape);
-    if (s->b->r || !tr__shape_holds(s, &shape, value, depth))
+    if (s->b->r || !shape_holds(s, &shape, value, depth))
         return false;
     for (uint32_t i = 0; i < shape.n_lists; i++)
         if (!in_list(s, &shape, i, value))
@@ -217,15 +222,15 @@ bool tr__holds(struct tr__schema *s, tr__site schema, tr__site value, int depth)
     if (tr__member(s, schema, "oneOf") && n != 1)
         return false;
     if (tr__member(s, schema, "$ref") &&
-        (!(v = tr__ref_target(s, schema)) || !tr__holds(s, v, value, depth + 1)))
+        (!(v = tr__ref_target(s, schema)) || !value_holds(s, v, value, depth + 1)))
         return false;
-    if ((v = tr__member(s, schema, "not")) && tr__holds(s, v, value, depth + 1))
+    if ((v = tr__member(s, schema, "not")) && value_holds(s, v, value, depth + 1))
         return false;
     if ((v = tr__member(s, schema, "if"))) {
         then = tr__member(s, schema, "then");
         other = tr__member(s, schema, "else");
-        v = tr__holds(s, v, value, depth + 1) ? then : other;
-        return !v || tr__holds(s, v, value, depth + 1);
+        v = value_holds(s, v, value, depth + 1) ? then : other;
+        return !v || value_holds(s, v, value, depth + 1);
     }
     if (tr_json_type(value) == TR_JSON_OBJECT &&
         (tr__member(s, schema, "dependentRequired") || tr__member(s, schema, "dependentSchemas") ||
@@ -285,7 +290,7 @@ static bool allowed(struct tr__schema *s, const struct tr__shape *shape, tr__sit
     for (uint32_t i = 1; i < shape->n_lists; i++)
         if (!in_list(s, shape, i, value))
             return false;
-    return tr__shape_holds(s, shape, value, 0);
+    return shape_holds(s, shape, value, 0);
 }
 
 uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)

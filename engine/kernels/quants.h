@@ -23,8 +23,8 @@
  *          qs[128]                            sub-block s
  *   Q6_K   u8 ql[128], u8 qh[64],             w = d sc (q - 32); a scale every 16 k. Half h of the
  *          i8 scales[16], d                   256 has ql[64h..], qh[32h..]: its run s = 0..3 of 32
- *                                             takes the nibble (low for s < 2) of byte 32 (s % 2) + i
- *                                             and bits 2s, 2s+1 of qh[i]
+ *                                             takes the nibble (low for s < 2) of ql[32 (s % 2)
+ *                                             + i] and bits 2s, 2s+1 of qh[i]
  *   Q2_K   u8 scales[16], qs[64], d, dmin     w = d sc q - dmin mn; nibbles sc (low) and mn every
  *                                             16; run s of half h: bits 2s, 2s+1 of qs[32h + i]
  *   Q3_K   u8 hmask[32], qs[64], scales[12],  w = d (sc - 32) q; q: two bits as Q2_K, less 4 unless

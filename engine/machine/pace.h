@@ -1,11 +1,12 @@
 /*
  * How many threads a step is worth on a machine that others use, too.
  *
- * A thread that has lost its processor holds the others at every barrier, so that beside busy processes two threads can
- * be a fraction of one. Bits do not depend on the number of threads: it may change from step to step. While nothing
- * takes processors away, all threads compute and spin. Once the process is switched out against its will, the ways to
- * run a step are tried in turn, each for some tens of milliseconds, and the one that does the most work a second is
- * kept for a while: longer, the longer it has stayed the best.
+ * A thread that has lost its processor holds the others at every barrier, so that beside busy
+ * processes two threads can be a fraction of one. Bits do not depend on the number of threads: it
+ * may change from step to step. While nothing takes processors away, all threads compute and spin.
+ * Once the process is switched out against its will, the ways to run a step are tried in turn, each
+ * for some tens of milliseconds, and the one that does the most work a second is kept for a while:
+ * longer, the longer it has stayed the best.
  */
 #ifndef TR_ENGINE_MACHINE_PACE_H
 #define TR_ENGINE_MACHINE_PACE_H

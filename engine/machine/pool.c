@@ -1,10 +1,10 @@
 /*
  * Compute threads around one barrier.
  *
- * A sense-reversing barrier is all the synchronisation there is inside a run, and at its end. An idle
- * helper waits for the word that counts runs; the word also says how many threads the run is for, so
- * that a helper that is not wanted never touches it. Words that several threads write lie on lines of
- * their own, so that spinning readers don't slow the counter down.
+ * A sense-reversing barrier is all the synchronisation there is inside a run, and at its end. An
+ * idle helper waits for the word that counts runs; the word also says how many threads the run is
+ * for, so that a helper that is not wanted never touches it. Words that several threads write lie
+ * on lines of their own, so that spinning readers don't slow the counter down.
  *
  * Spinning is worth it only while every thread has a processor. With more threads than the affinity
  * mask or the cgroup quota gives, a spinner burns the time its partner needs, so the budget is 0

@@ -22,11 +22,12 @@ typedef void (*tr_pool_fn)(void *arg, int tid, int n_threads);
 TR_NODISCARD int tr_pool_open(struct tr_pool **ret, int n_threads, struct tr_err *err);
 struct tr_pool *tr_pool_close(struct tr_pool *pool); /* NULL ok; returns NULL */
 int tr_pool_threads(const struct tr_pool *pool);
-/* How many threads take part in the runs that follow, the caller included (cut to 1..all of them), and whether those
- * that wait spin for a while before they sleep. At first all do, and spin where each has a processor. Not inside a
- * run. */
+/* How many threads take part in the runs that follow, the caller included (cut to 1..all of them),
+ * and whether those that wait spin for a while before they sleep. At first all do, and spin where
+ * each has a processor. Not inside a run. */
 void tr_pool_set_width(struct tr_pool *pool, int n, bool spin);
-/* Returns when fn has returned on every thread that takes part. Only one thread may call it at a time. */
+/* Returns when fn has returned on every thread that takes part. Only one thread may call it at a
+ * time. */
 void tr_pool_run(struct tr_pool *pool, tr_pool_fn fn, void *arg);
 /* Only inside fn, by every thread: nobody passes before all have come. What was written before is
  * seen after. */

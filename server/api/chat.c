@@ -109,7 +109,8 @@ static int read_request(struct srv_call *c, struct tr_err *err)
 
 void srv_call_id(struct tr_buf *out, const struct srv_choice *ch, int number)
 {
-    /* The call's own id without its prefix; after it, what tells its choices and their calls apart. */
+    /* The call's own id without its prefix; after it, what tells its choices and their calls
+     * apart. */
     const char *id = ch->call->id + strlen(ch->call->api->id_prefix);
     struct tr_buf text = {0};
     tr_buf_addf(&text, "call_%s_%d_%d", id, ch->index, number);

@@ -8,8 +8,8 @@
 #include "server/call/logprobs.h"
 #include "server/server.h"
 
-#define DEFAULT_MAX_TOKENS 16
-#define OBJECT             "text_completion"
+enum { DEFAULT_MAX_TOKENS = 16 };
+#define OBJECT "text_completion"
 
 #define AT(member) offsetof(struct srv_params, member)
 
@@ -102,7 +102,8 @@ static int read_text(const struct tr_json *v, const struct srv_call *c, struct t
     return 0;
 }
 
-/* The prompt's text as its tokens make it, every control token written out, and where each begins. */
+/* The prompt's text as its tokens make it, every control token written out, and where each
+ * begins. */
 static int make_echo(struct srv_call *c, struct srv_job *j, bool added_bos)
 {
     struct tr_detok d = {0};

@@ -200,8 +200,8 @@ static int take_message(struct srv_translation *t, const struct tr_json *message
 
 /* ---- the request ---- */
 
-/* Claude Code puts a block of its own before the system message that is another in every request: with it no two
- * prompts would share a prefix, and it tells the model nothing. */
+/* Claude Code puts a block of its own before the system message that is another in every request:
+ * with it no two prompts would share a prefix, and it tells the model nothing. */
 static void drop_billing_header(json_t *parts)
 {
     static const char header[] = "x-anthropic-billing-header:";

@@ -1,5 +1,5 @@
-/* POST /tokenize and /detokenize, GET /tokenizer_info: the tokenizer over HTTP, in the forms of vLLM and
- * llama-server. */
+/* POST /tokenize and /detokenize, GET /tokenizer_info: the tokenizer over HTTP, in the forms of
+ * vLLM and llama-server. */
 #ifndef TR_SERVER_API_TOKENIZE_H
 #define TR_SERVER_API_TOKENIZE_H
 

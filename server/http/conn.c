@@ -9,7 +9,7 @@
 #include "server/http/pump.h"
 #include "server/server.h"
 
-#define MIN_BYTES_PER_MS 1 /* a body or an answer slower than this runs into its deadline */
+enum { MIN_BYTES_PER_MS = 1 }; /* a body or an answer slower than this runs into its deadline */
 
 static void free_handle(uv_handle_t *handle)
 {
@@ -18,8 +18,8 @@ static void free_handle(uv_handle_t *handle)
         free(c);
 }
 
-/* The end of a request whose client left, or has to leave: its owner stops, and libmicrohttpd is given the chance to
- * close the connection. */
+/* The end of a request whose client left, or has to leave: its owner stops, and libmicrohttpd is
+ * given the chance to close the connection. */
 static void abandon(struct srv_conn *c)
 {
     struct srv_req *req = c->req;
@@ -33,8 +33,8 @@ static void abandon(struct srv_conn *c)
     srv_conn_resume(c);
 }
 
-/* A client that sent its last byte will not hear an answer that has yet to be made. An answer that is already with
- * libmicrohttpd is its own affair. */
+/* A client that sent its last byte will not hear an answer that has yet to be made. An answer that
+ * is already with libmicrohttpd is its own affair. */
 static void check_hangup(struct srv_conn *c)
 {
     if (c->hangup && c->req && c->suspended)
@@ -49,8 +49,9 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
     uv_poll_stop(watch);
     c->hangup = true;
     if (!c->suspended) {
-        /* libmicrohttpd takes a short read for an empty socket and misses an end that came with the last bytes. So it
-         * reads those now, and then its edge-triggered poll is woken once more. */
+        /* libmicrohttpd takes a short read for an empty socket and misses an end that came with the
+         * last bytes. So it reads those now, and then its edge-triggered poll is woken once
+         * more. */
         srv_pump_run(c->srv);
         if (!uv_is_closing((uv_handle_t *)watch))
             shutdown(c->fd, SHUT_RD);

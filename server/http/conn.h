@@ -1,8 +1,9 @@
 /*
  * A connection: what libmicrohttpd does not do for it.
  *
- * A suspended connection hears no disconnect, so its socket is watched beside libmicrohttpd; and libmicrohttpd's only
- * timeout restarts with every byte, so deadlines for requests, answers and streams are kept here, by one timer.
+ * A suspended connection hears no disconnect, so its socket is watched beside libmicrohttpd; and
+ * libmicrohttpd's only timeout restarts with every byte, so deadlines for requests, answers and
+ * streams are kept here, by one timer.
  */
 #ifndef TR_SERVER_HTTP_CONN_H
 #define TR_SERVER_HTTP_CONN_H

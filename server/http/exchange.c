@@ -18,11 +18,11 @@
 /* Longest body that is read only to answer 413 properly. */
 #define SWALLOW_MAX (256ULL << 20)
 /* What a Content-Length is believed before its bytes have come. */
-#define RESERVE_MAX (1 << 20)
+enum { RESERVE_MAX = 1 << 20 };
 /* Memory for the request bodies of all connections: this, or four of the largest. */
 #define BODIES_MIN (256ULL << 20)
 /* libmicrohttpd's buffer for HTTP/1.0 streams. */
-#define STREAM_BLOCK 4096
+enum { STREAM_BLOCK = 4096 };
 
 static struct srv_conn *conn_of(struct MHD_Connection *mhd)
 {

@@ -1,7 +1,9 @@
 /*
- * Every way to refuse, and how each API names it: the one map from errors to statuses and types of errors.
+ * Every way to refuse, and how each API names it: the one map from errors to statuses and types of
+ * errors.
  *
- * An answer that fails in the middle of its stream says the same as one that is refused before it began.
+ * An answer that fails in the middle of its stream says the same as one that is refused before it
+ * began.
  */
 #ifndef TR_SERVER_HTTP_PROBLEM_H
 #define TR_SERVER_HTTP_PROBLEM_H

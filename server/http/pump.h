@@ -7,7 +7,8 @@
 struct srv;
 struct MHD_Daemon;
 
-/* One libmicrohttpd. New certificates need a new one; the old ones serve their connections to the end. */
+/* One libmicrohttpd. New certificates need a new one; the old ones serve their connections to the
+ * end. */
 struct srv_mhd {
     struct srv_mhd *next; /* older */
     struct srv *srv;
@@ -16,7 +17,8 @@ struct srv_mhd {
     int n_conns;
 };
 
-/* Runs libmicrohttpd until it has nothing more to do at once; those that serve no connection any more are stopped. */
+/* Runs libmicrohttpd until it has nothing more to do at once; those that serve no connection any
+ * more are stopped. */
 void srv_pump_run(struct srv *s);
 /* Ends it and every connection of it; the loop frees m. */
 void srv_mhd_stop(struct srv_mhd *m);

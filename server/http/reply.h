@@ -7,7 +7,8 @@
 
 /* Replies with what stands in req->out. Exactly one reply per request. */
 void srv_reply(struct srv_req *req, int status, const char *content_type);
-/* Replies with the error in the route's form; what stood in req->out is dropped. param NULL = null. */
+/* Replies with the error in the route's form; what stood in req->out is dropped. param NULL =
+ * null. */
 void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, const char *fmt, ...)
     TR_PRINTF(4, 5);
 /* The same for an engine or parser error. */

@@ -1,10 +1,12 @@
 /*
- * A request as the rest of the server sees it: what was asked, and how to answer, without libmicrohttpd.
+ * A request as the rest of the server sees it: what was asked, and how to answer, without
+ * libmicrohttpd.
  *
- * Life: the request line makes it, the header block is judged, the body is collected, the route's handler runs. The
- * handler either replies before it returns or keeps a reference and replies later, always on the loop thread. A
- * stream is pulled: bytes wait in `out` until the client takes them; `proceed` and `stop` of its generator tell the
- * owner that there is room again, or that nobody will read any more.
+ * Life: the request line makes it, the header block is judged, the body is collected, the route's
+ * handler runs. The handler either replies before it returns or keeps a reference and replies
+ * later, always on the loop thread. A stream is pulled: bytes wait in `out` until the client takes
+ * them; `proceed` and `stop` of its generator tell the owner that there is room again, or that
+ * nobody will read any more.
  */
 #ifndef TR_SERVER_HTTP_REQUEST_H
 #define TR_SERVER_HTTP_REQUEST_H
@@ -19,7 +21,7 @@ struct srv_req;
 struct srv_route;
 struct MHD_Connection;
 
-#define SRV_ID_BYTES 128 /* longest request id that is taken over from the client */
+enum { SRV_ID_BYTES = 128 }; /* longest request id that is taken over from the client */
 
 enum srv_method {
     SRV_METHOD_GET,
@@ -42,7 +44,8 @@ struct srv_generator {
     void (*stop)(struct srv_req *req);    /* the client is gone; comes at most once */
 };
 
-/* One pass over the header block: borrowed strings, NULL = absent. They die with the connection's turn. */
+/* One pass over the header block: borrowed strings, NULL = absent. They die with the connection's
+ * turn. */
 struct srv_head {
     const char *authorization, *api_key, *origin, *request_headers, *content_type, *expect,
         *request_id, *transfer_encoding, *content_length;

@@ -1,8 +1,9 @@
 /*
  * A path and who answers it, and what every request goes through before its handler.
  *
- * The table itself stands with the APIs; the server is handed it. A route also says what its requests and answers look
- * like, which is not looked at here: it makes GET /v1/capabilities and /openapi.json.
+ * The table itself stands with the APIs; the server is handed it. A route also says what its
+ * requests and answers look like, which is not looked at here: it makes GET /v1/capabilities and
+ * /openapi.json.
  */
 #ifndef TR_SERVER_HTTP_ROUTE_H
 #define TR_SERVER_HTTP_ROUTE_H

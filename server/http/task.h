@@ -5,7 +5,8 @@
 #include "config/err.h"
 #include "server/http/request.h"
 
-/* Writes the answer to req->out, or fails. Sees the request's body and immutable things only: it may run on a worker. */
+/* Writes the answer to req->out, or fails. Sees the request's body and immutable things only: it
+ * may run on a worker. */
 typedef int (*srv_task_fn)(struct srv_req *req, struct tr_err *err);
 
 /* Runs fn, on a worker if the body is long, and replies with application/json. */

@@ -12,11 +12,13 @@
 #include "server/http/pump.h"
 #include "server/server.h"
 
-#define POOL_BYTES   (64 * 1024) /* of one connection: headers, and pieces of bodies and answers */
-#define SPARE_SLOTS  64          /* libmicrohttpd's limit is never the one that is met */
-#define DEAD_PEER_MS 60000
-#define PEM_MAX      (1 << 20)
-#define SEND_BYTES   (128 * 1024) /* the kernel's part of an answer nobody reads; it may double it */
+enum {
+    POOL_BYTES = 64 * 1024, /* of one connection: headers, and pieces of bodies and answers */
+    SPARE_SLOTS = 64,       /* libmicrohttpd's limit is never the one that is met */
+    DEAD_PEER_MS = 60000,
+    PEM_MAX = 1 << 20,
+    SEND_BYTES = 128 * 1024 /* the kernel's part of an answer nobody reads; it may double it */
+};
 
 static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
                       enum MHD_ConnectionNotificationCode code)

@@ -10,8 +10,8 @@ struct srv;
 
 /* Starts libmicrohttpd without a listening socket and ties its epoll descriptor to the loop. */
 TR_NODISCARD int srv_transport_start(struct srv *s, struct tr_err *err);
-/* New connections are served by a fresh libmicrohttpd, with the certificates of the options in force. On failure nothing
- * has changed. */
+/* New connections are served by a fresh libmicrohttpd, with the certificates of the options in
+ * force. On failure nothing has changed. */
 TR_NODISCARD int srv_transport_renew(struct srv *s, struct tr_err *err);
 /* An srv_accept_fn, arg = the server. */
 void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/grammar/expr.h"
-#include "engine/grammar/machine.h"
+#include "engine/grammar/machine_internal.h"
 #include "engine/text/unicode.h"
 
 /* ---- front ends of a few lines ---- */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar/machine.h"
+#include "engine/grammar/machine_internal.h"
 #include "engine/grammar/vocab.h"
 
 /* A remembered mask in the store, followed by n_ids ids, or by the vocabulary's words of bits. */

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/grammar/machine.h"
+#include "engine/grammar/machine_internal.h"
 
 static uint32_t relaxed(const struct tr_grammar *g, uint32_t node, uint32_t count)
 {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar/machine.h"
+#include "engine/grammar/machine_internal.h"
 #include "engine/grammar/vocab.h"
 
 /* ---- life ---- */

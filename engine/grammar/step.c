@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar/machine.h"
+#include "engine/grammar/machine_internal.h"
 
 enum { SEEN_SLOTS = 64 };
 

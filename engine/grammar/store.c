@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar/machine.h"
+#include "engine/grammar/machine_internal.h"
 
 enum { TABLE_SLOTS = 1 << 16, STACK_WORDS = 4, CONFIG_WORDS = 13 };
 

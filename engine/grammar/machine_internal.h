@@ -11,8 +11,8 @@
  * All of it lives in one block of words with a bound; a reference is an offset into it. When the
  * block is full, what the live states reach is copied to a fresh one and the rest is forgotten.
  */
-#ifndef TR_ENGINE_GRAMMAR_MACHINE_H
-#define TR_ENGINE_GRAMMAR_MACHINE_H
+#ifndef TR_ENGINE_GRAMMAR_MACHINE_INTERNAL_H
+#define TR_ENGINE_GRAMMAR_MACHINE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

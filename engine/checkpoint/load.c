@@ -77,12 +77,15 @@ static int convert(struct chunk *c, const uint8_t *from, const struct scratch *s
     size_t in = tr_file_row_bytes(slot->tensor->type, slot->k);
     size_t out = tr_file_row_bytes(slot->type, slot->k);
     for (int i = 0; i < c->rows; i++, from += in, to += out) {
+        bool copied = tr_copy_row(slot->tensor->type, from, slot->k, slot->type, to) == 0;
+        if (copied && i > 0)
+            continue;
         tr_dequantize_row(slot->tensor->type, from, slot->k, sc->row);
         for (int j = 0; j < slot->k && slot->tensor->scale; j++)
             sc->row[j] *= slot->factor;
         if (slot->type == TR_W_F32)
             memcpy(to, sc->row, out);
-        else if (tr_quantize_row(slot->type, sc->row, slot->k, to))
+        else if (!copied && tr_quantize_row(slot->type, sc->row, slot->k, to))
             return tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "%s: can't be made %s",
                               slot->tensor->name, tr_wtype_name(slot->type));
         if (i == 0)

@@ -60,6 +60,7 @@ INLINE void rows(enum tr_wtype type, struct values v, int n_r, const uint8_t *pa
                  const struct tr_rows *x, float *y, size_t ldy)
 {
     struct tr_panel_shape shape = tr__panel_shape(type);
+    const int ahead = n_r > 1 ? AHEAD : AHEAD_OF_ONE;
     size_t stride = (size_t)tr_rows_stride(x->k);
     __m512 acc[ROWS];
     UNROLL
@@ -70,11 +71,9 @@ INLINE void rows(enum tr_wtype type, struct values v, int n_r, const uint8_t *pa
         for (int b = 0; b < blocks; b++) {
             __m512i w[QUADS];
             const uint8_t *block = panel + (size_t)(b * shape.block_lines) * TR_LINE;
-            if (n_r > 1) {
-                prefetch_lines(block, shape.block_lines);
-                if (b == shape.blocks - 1)
-                    prefetch_lines(panel + tr__scales_at(type), shape.scale_lines);
-            }
+            prefetch_from(block, shape.block_lines, ahead);
+            if (b == shape.blocks - 1)
+                prefetch_from(panel + tr__scales_at(type), shape.scale_lines, ahead);
             unpack(type, block, v.table, w);
             struct scales s = read_scales(type, panel + tr__scales_at(type), b, v.unit);
             UNROLL

@@ -186,6 +186,11 @@ void tr_pack_factor(float factor, int row0, int rows, int k, void *packed);
  * Q4_0: the value of largest magnitude / -8); only F16, BF16, Q8_0, Q4_0 can be made. */
 void tr_dequantize_row(enum tr_wtype type, const void *src, int k, float *y);
 TR_NODISCARD int tr_quantize_row(enum tr_wtype type, const float *x, int k, void *dst);
+/* One row from a file format to another that holds the same codes and scales, without a rounding:
+ * Q4_0, Q5_0, IQ4_NL, MXFP4 and the ternary types to Q8_0, these last to Q4_0. TR_EUNSUPPORTED for
+ * other types, or if a scale of this row does not fit. */
+TR_NODISCARD int tr_copy_row(enum tr_wtype from, const void *src, int k, enum tr_wtype to,
+                             void *dst);
 
 /* ---- products (matmul.c) ---- */
 

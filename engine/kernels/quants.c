@@ -228,3 +228,41 @@ int tr_quantize_row(enum tr_wtype type, const float *x, int k, void *dst)
         return TR_EUNSUPPORTED;
     }
 }
+
+/* ---- the same codes in another type ---- */
+
+/* A block's scale as fp16, if it is one. */
+static bool half_scale(enum tr_wtype type, const struct tr_file_block *b, uint16_t *ret)
+{
+    *ret = b->d;
+    if (tr__scales(type) != TR_SCALES_E8)
+        return tr__scales(type) == TR_SCALES_F16;
+    float scale = half_e8m0(b->sc[0]);
+    *ret = tr_f32_f16(scale);
+    return tr_f16_f32(*ret) == scale;
+}
+
+int tr_copy_row(enum tr_wtype from, const void *src, int k, enum tr_wtype to, void *dst)
+{
+    const int8_t *values = tr__values(from);
+    bool ternary = tr__codes(from) == TR_CODES_2;
+    uint8_t *out = dst;
+    if (from < TR_W_Q4_0 || (to != TR_W_Q8_0 && !(to == TR_W_Q4_0 && ternary)))
+        return TR_EUNSUPPORTED;
+    for (int i = 0; i < k / 32; i++, out += tr__file_block_bytes(to)) {
+        struct tr_file_block b;
+        uint16_t d;
+        uint8_t q[32];
+        tr__file_block_read(from, src, i, &b);
+        if (!half_scale(from, &b, &d))
+            return TR_EUNSUPPORTED;
+        write_u16(out, d);
+        for (int j = 0; j < 32; j++)
+            q[j] = (uint8_t)(values ? values[b.q[j]] : b.q[j] - tr__offset(from));
+        for (int j = 0; j < 32 && to == TR_W_Q8_0; j++)
+            out[2 + j] = q[j];
+        for (int j = 0; j < 16 && to == TR_W_Q4_0; j++)
+            out[2 + j] = (uint8_t)(((q[j] + 8) & 15) | (q[j + 16] + 8) << 4);
+    }
+    return 0;
+}

@@ -12,13 +12,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/checkpoint/plan.h"
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/kv_q8.h"
 
 enum { REPEAT = 9, MAX_ROWS = 128 };
 
-static const char *const type_names[TR_W_COUNT] = {"f32",  "f16",  "bf16", "q8_0",
-                                                   "q4_0", "q4_k", "q5_k", "q6_k"};
 static const char *const kv_names[] = {"f32", "bf16", "q8"};
 
 static double seconds(void)
@@ -121,7 +120,7 @@ static void bench_gemm(const struct tr_kernels *const *levels, enum tr_wtype typ
         .y = must_alloc((size_t)MAX_ROWS * n * 4),
     };
     char what[32];
-    snprintf(what, sizeof what, "%s %s", type_names[type], where);
+    snprintf(what, sizeof what, "%s %s", tr_wtype_name(type), where);
     for (int i = 0; ms[i]; i++) {
         struct work w = {call_gemm, (double)ms[i] * n * k, (double)bytes, &g, ms[i]};
         /* plain C is as slow per row for many rows as for a few */

@@ -98,6 +98,39 @@ static void test_sizes(void **state)
     assert_int_equal(tr_quantize_row(TR_W_Q4_K, quants_x, 256, out), TR_EUNSUPPORTED);
 }
 
+/* Where a type's codes and scales fit another type, they arrive there as they are. */
+static void test_copy(void **state)
+{
+    (void)state;
+    enum { K = 512 };
+    int pairs = 0;
+    for (enum tr_wtype from = TR_W_Q8_0; from < TR_W_COUNT; from++) {
+        for (enum tr_wtype to = TR_W_F32; to < TR_W_COUNT; to++) {
+            struct kit_matrix w;
+            uint8_t row[4 * K];
+            float want[K];
+            float got[K];
+            kit_matrix_init(&w, from, 1, K);
+            if (tr_copy_row(from, w.file, K, to, row) == 0) {
+                tr_dequantize_row(from, w.file, K, want);
+                tr_dequantize_row(to, row, K, got);
+                kit_same(got, want, K, "type %d to %d", (int)from, (int)to);
+                pairs++;
+            }
+            kit_matrix_done(&w);
+        }
+    }
+    assert_int_equal(pairs, 8 + 4);
+    /* 2^-128 and 2^16 are no fp16 */
+    uint8_t block[17] = {0};
+    uint8_t out[34];
+    assert_int_equal(tr_copy_row(TR_W_MXFP4, block, 32, TR_W_Q8_0, out), TR_EUNSUPPORTED);
+    block[0] = 144;
+    assert_int_equal(tr_copy_row(TR_W_MXFP4, block, 32, TR_W_Q8_0, out), TR_EUNSUPPORTED);
+    block[0] = 143;
+    assert_int_equal(tr_copy_row(TR_W_MXFP4, block, 32, TR_W_Q8_0, out), 0);
+}
+
 /* Panels packed by several calls are those of one, and rows beyond n are zero. */
 static void test_ranges(void **state)
 {
@@ -123,7 +156,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantize),  cmocka_unit_test(test_dequantize),
         cmocka_unit_test(test_two_bytes), cmocka_unit_test(test_tiny),
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

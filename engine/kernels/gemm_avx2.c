@@ -12,10 +12,8 @@
  */
 #include <string.h>
 
+#include "engine/kernels/blocks_avx2_body.h"
 #include "engine/kernels/levels.h"
-#include "engine/kernels/panel.h"
-#include "engine/kernels/quants.h"
-#include "engine/kernels/vec_body.h"
 
 enum { ROWS = 4, QUADS = TR_BLOCK / 4, HALF_LINE = TR_LINE / 2 };
 
@@ -28,35 +26,8 @@ struct ready {
     float scale[DEEP][4][TR_PANEL];                   /* of struct scales: v, min */
 };
 
-INLINE __m256i load(const uint8_t *p)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
-}
-
-/* What differs between types of one layout. */
-struct values {
-    __m256i table; /* the values of types that have them, in both lanes of 16 bytes */
-    float unit;
-};
-
-INLINE struct values values_of(enum tr_wtype type)
-{
-    struct values ret = {_mm256_setzero_si256(), tr__unit(type)};
-    const int8_t *values = tr__values(type);
-    if (values)
-        ret.table =
-            _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)values));
-    return ret;
-}
-
-/* Does unpacking give signed values? */
-INLINE bool is_signed(enum tr_wtype type)
-{
-    return type == TR_W_Q8_0 || tr__has_values(type);
-}
-
 /* How many VPMADDUBSW results fit an int16, 2 * 127 * the largest weight each, and divide the quads
- * of a sum. */
+ * of a sum; of all layouts that are multiplied as this type is, see ready_type. */
 INLINE int addable(enum tr_wtype type)
 {
     switch (type) {
@@ -66,145 +37,11 @@ INLINE int addable(enum tr_wtype type)
         return 1;
     case TR_W_Q6_K:
     case TR_W_IQ2_S:
+    case TR_W_NVFP4:
         return 2;
     default:
         return tr__codes(type) == TR_CODES_5 || tr__has_halves(tr__scales(type)) ? 4 : 8;
     }
-}
-
-INLINE __m256i shift(__m256i v, int left)
-{
-    return left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
-}
-
-/* base | (bits at bit `from`, moved to `to`, where the mask has them) */
-INLINE __m256i or_bits(__m256i base, const uint8_t *bits, int from, int to, int mask)
-{
-    __m256i moved = _mm256_and_si256(shift(load(bits), to - from), _mm256_set1_epi8((char)mask));
-    return _mm256_or_si256(base, moved);
-}
-
-/* The codes of quad i of eight columns; block points at their half of the first line. */
-INLINE __m256i codes_of(enum tr_codes codes, const uint8_t *block, int i)
-{
-    __m256i v;
-    if (codes == TR_CODES_8)
-        return load(block + i * TR_LINE);
-    if (codes == TR_CODES_3 || codes == TR_CODES_2) {
-        v = _mm256_srli_epi16(load(block + i / 4 * TR_LINE), 2 * (i % 4));
-        v = _mm256_and_si256(v, _mm256_set1_epi8(3));
-        return codes == TR_CODES_2 ? v : or_bits(v, block + 2 * TR_LINE, i, 2, 0x04);
-    }
-    v = load(block + i % 4 * TR_LINE);
-    v = _mm256_and_si256(i < 4 ? v : _mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
-    if (codes == TR_CODES_5)
-        return or_bits(v, block + 4 * TR_LINE, i, 4, 0x10);
-    if (codes == TR_CODES_6)
-        return or_bits(v, block + (4 + i / 4) * TR_LINE, 2 * (i % 4), 4, 0x30);
-    return v;
-}
-
-/* Quad i as it is multiplied: unsigned codes, or signed values. */
-INLINE __m256i unpack(enum tr_wtype type, __m256i table, const uint8_t *block, int i)
-{
-    __m256i v = codes_of(tr__codes(type), block, i);
-    if (type == TR_W_Q8_0)
-        return _mm256_xor_si256(v, _mm256_set1_epi8(-128));
-    return tr__has_values(type) ? _mm256_shuffle_epi8(table, v) : v;
-}
-
-INLINE __m256 f16_scales(const uint8_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-INLINE __m256 byte_scales(bool is_signed, const uint8_t *p)
-{
-    __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)p);
-    return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(v) : _mm256_cvtepu8_epi32(v));
-}
-
-INLINE __m256 nibble_scales(int right, const uint8_t *p)
-{
-    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(v, right), _mm256_set1_epi32(15)));
-}
-
-/* 8 numbers of E8M0, as their floats' exponents. */
-INLINE __m256 exponents(const uint8_t *p)
-{
-    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(v, 23));
-}
-
-/* 8 numbers of E4M3, in units of 2^-8. */
-INLINE __m256 e4m3_scales(const uint8_t *p)
-{
-    __m128i v = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
-    return _mm256_cvtph_ps(_mm_slli_epi16(v, 7));
-}
-
-/* Of a block or of its halves of 16 k. */
-struct scales {
-    __m256 v[2];
-    __m256 min[2]; /* of types that have it */
-};
-
-/* Of half h of block b. */
-INLINE void read_half(enum tr_wtype type, const uint8_t *s, int b, int h, int col, float unit,
-                      struct scales *ret)
-{
-    const uint8_t *at = s + (2 * b + h) * TR_PANEL + col;
-    switch (tr__scales(type)) {
-    case TR_SCALES_S16:
-        ret->v[h] = f16_scales(s + TR_K_D + 2 * col);
-        if (tr__has_values(type))
-            ret->v[h] = _mm256_mul_ps(ret->v[h], _mm256_set1_ps(unit));
-        ret->v[h] = _mm256_mul_ps(ret->v[h], byte_scales(true, at));
-        break;
-    case TR_SCALES_K_HALF:
-        ret->v[h] = _mm256_mul_ps(f16_scales(s + TR_K_D + 2 * col), nibble_scales(0, at));
-        ret->min[h] = _mm256_mul_ps(f16_scales(s + TR_K_DMIN + 2 * col), nibble_scales(4, at));
-        break;
-    default: /* TR_SCALES_E4M3 */
-        ret->v[h] = _mm256_loadu_ps((const float *)(const void *)(s + TR_E4M3_FACTOR + 4 * col));
-        ret->v[h] = _mm256_mul_ps(ret->v[h], e4m3_scales(at));
-        break;
-    }
-}
-
-/* Of columns [col, col + 8) in block b of a group. */
-INLINE struct scales read_scales(enum tr_wtype type, const uint8_t *s, int b, int col, float unit)
-{
-    struct scales ret = {{_mm256_setzero_ps(), _mm256_setzero_ps()},
-                         {_mm256_setzero_ps(), _mm256_setzero_ps()}};
-    const int at = b * TR_PANEL + col;
-    switch (tr__scales(type)) {
-    case TR_SCALES_F16_MIN:
-        ret.min[0] = _mm256_xor_ps(f16_scales(s + TR_F16_MINS + 2 * at), _mm256_set1_ps(-0.0F));
-        ret.v[0] = f16_scales(s + 2 * at);
-        break;
-    case TR_SCALES_F16:
-        ret.v[0] = f16_scales(s + 2 * at);
-        break;
-    case TR_SCALES_K:
-        ret.v[0] = _mm256_mul_ps(f16_scales(s + TR_K_D + 2 * col), byte_scales(false, s + at));
-        ret.min[0] = _mm256_mul_ps(f16_scales(s + TR_K_DMIN + 2 * col),
-                                   byte_scales(false, s + TR_K_MINS + at));
-        break;
-    case TR_SCALES_S32:
-        ret.v[0] = _mm256_mul_ps(f16_scales(s + TR_S32_D + 2 * col), _mm256_set1_ps(unit));
-        ret.v[0] = _mm256_mul_ps(ret.v[0], byte_scales(true, s + at));
-        break;
-    case TR_SCALES_E8:
-        ret.v[0] = exponents(s + at);
-        break;
-    default:
-        read_half(type, s, b, 0, col, unit, &ret);
-        read_half(type, s, b, 1, col, unit, &ret);
-        break;
-    }
-    return ret;
 }
 
 /* low * the sum of the first half + high * the sum of the second, in every lane. */
@@ -221,10 +58,9 @@ INLINE int counts(int h, int part, int parts)
 }
 
 /* What the dot over part h starts at: minus the offset times the sum. */
-INLINE __m256i start(enum tr_wtype type, int32_t halves, int h, int parts)
+INLINE __m256i start(enum tr_wtype type, int offset, int32_t halves, int h, int parts)
 {
-    const int offset = is_signed(type) ? 0 : tr__offset(type);
-    if (offset == 0)
+    if (is_signed(type) || tr__offset(type) == 0)
         return _mm256_setzero_si256();
     return sums_times(halves, -offset * counts(0, h, parts), -offset * counts(1, h, parts));
 }
@@ -321,7 +157,8 @@ INLINE void step(enum tr_wtype type, int n_r, const struct block *b, struct rows
         __m256i dot[ROWS][2];
         UNROLL
         for (int r = 0; r < n_r; r++)
-            dot[r][0] = dot[r][1] = start(type, x.sum[r * x.stride + at], h, parts);
+            dot[r][0] = dot[r][1] =
+                start(type, b->values.offset, x.sum[r * x.stride + at], h, parts);
         dot_quads(type, n_r, b, a, h * QUADS / parts, (h + 1) * QUADS / parts, dot);
         ORDER;
         UNROLL
@@ -412,8 +249,15 @@ struct fetch {
     int per_block;
 };
 
+INLINE struct rows rows_from(const struct tr_rows *x, int row, int block)
+{
+    size_t stride = (size_t)tr_rows_stride(x->k) / TR_BLOCK;
+    size_t at = row * stride + block;
+    return (struct rows){x->q8 + at * TR_BLOCK, x->q8_scale + at, x->q8_sum + at, stride};
+}
+
 /* y (+)= n_blocks made ready, for n_r rows; `first`: y is only written. */
-INLINE void ready_rows(enum tr_wtype type, int n_r, const struct ready *w, int n_blocks,
+INLINE void ready_rows(enum tr_wtype type, int offset, int n_r, const struct ready *w, int n_blocks,
                        struct rows x, bool first, struct fetch *next, float *y, size_t ldy)
 {
     const uint8_t *ahead = next->at;
@@ -424,7 +268,10 @@ INLINE void ready_rows(enum tr_wtype type, int n_r, const struct ready *w, int n
         acc[r][1] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(y + r * ldy + 8);
     }
     for (int b = 0; b < n_blocks; b++) {
-        struct block block = {.ready = true, .quads = w->quads[b], .scale = w->scale[b]};
+        struct block block = {.ready = true,
+                              .quads = w->quads[b],
+                              .scale = w->scale[b],
+                              .values = {.offset = offset}};
         for (int i = 0; i < next->per_block && ahead < next->end; i++, ahead += TR_LINE)
             _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         step(type, n_r, &block, x, (size_t)b, acc);
@@ -433,17 +280,62 @@ INLINE void ready_rows(enum tr_wtype type, int n_r, const struct ready *w, int n
     store_rows(n_r, acc, y, ldy);
 }
 
-INLINE struct rows rows_from(const struct tr_rows *x, int row, int block)
+/* Once it is unpacked, a layout is multiplied like any other whose codes are signed and added, and
+ * whose scales apply, in the same way. */
+INLINE enum tr_wtype ready_type(enum tr_wtype type)
 {
-    size_t stride = (size_t)tr_rows_stride(x->k) / TR_BLOCK;
-    size_t at = row * stride + block;
-    return (struct rows){x->q8 + at * TR_BLOCK, x->q8_scale + at, x->q8_sum + at, stride};
+    const enum tr_scales s = tr__scales(type);
+    if (is_signed(type))
+        return tr__has_halves(s) ? TR_W_NVFP4 : TR_W_Q8_0;
+    if (tr__has_min(s) && tr__has_halves(s))
+        return TR_W_Q2_K;
+    if (tr__has_min(s))
+        return tr__codes(type) == TR_CODES_5 ? TR_W_Q5_K : TR_W_Q4_K;
+    if (tr__has_halves(s))
+        return TR_W_Q6_K;
+    return tr__codes(type) == TR_CODES_5 ? TR_W_Q5_0 : TR_W_Q4_0;
 }
+
+/* Blocks [b0, b0 + n_blocks) of the rows, from those made ready. */
+#define READY(name)                                                                                \
+    static void ready_##name(int offset, const struct ready *w, int b0, int n_blocks,              \
+                             const struct tr_rows *x, int m, struct fetch *next, float *y,         \
+                             size_t ldy)                                                           \
+    {                                                                                              \
+        for (int r = 0; r < m; r += ROWS) {                                                        \
+            struct rows at = rows_from(x, r, b0);                                                  \
+            float *out = y + r * ldy;                                                              \
+            ROWS_SWITCH_4(m - r, CALL_##name)                                                      \
+        }                                                                                          \
+    }
+#define CALL(name, n) ready_rows(TR_W_##name, offset, n, w, n_blocks, at, b0 == 0, next, out, ldy)
+#define CALL_Q8_0(n)  CALL(Q8_0, n)
+#define CALL_Q4_0(n)  CALL(Q4_0, n)
+#define CALL_Q5_0(n)  CALL(Q5_0, n)
+#define CALL_Q4_K(n)  CALL(Q4_K, n)
+#define CALL_Q5_K(n)  CALL(Q5_K, n)
+#define CALL_Q6_K(n)  CALL(Q6_K, n)
+#define CALL_Q2_K(n)  CALL(Q2_K, n)
+#define CALL_NVFP4(n) CALL(NVFP4, n)
+READY(Q8_0)
+READY(Q4_0)
+READY(Q5_0)
+READY(Q4_K)
+READY(Q5_K)
+READY(Q6_K)
+READY(Q2_K)
+READY(NVFP4)
+#undef CALL
 
 /* One panel for many rows. */
 INLINE void many_rows(enum tr_wtype type, struct values v, const uint8_t *panel, int n_blocks,
                       const struct tr_rows *x, int m, float *y, size_t ldy)
 {
+    static void (*const products[])(int, const struct ready *, int, int, const struct tr_rows *,
+                                    int, struct fetch *, float *, size_t) = {
+        [TR_W_Q8_0] = ready_Q8_0, [TR_W_Q4_0] = ready_Q4_0,  [TR_W_Q5_0] = ready_Q5_0,
+        [TR_W_Q4_K] = ready_Q4_K, [TR_W_Q5_K] = ready_Q5_K,  [TR_W_Q6_K] = ready_Q6_K,
+        [TR_W_Q2_K] = ready_Q2_K, [TR_W_NVFP4] = ready_NVFP4};
     struct ready ready;
     for (int b0 = 0; b0 < n_blocks; b0 += DEEP) {
         int blocks = TR_MIN(DEEP, n_blocks - b0);
@@ -453,13 +345,7 @@ INLINE void many_rows(enum tr_wtype type, struct values v, const uint8_t *panel,
         next.per_block = (int)TR_CEIL_DIV(bytes / TR_LINE, (size_t)(blocks * TR_CEIL_DIV(m, ROWS)));
         make_ready(type, v, panel, blocks, &ready);
         panel += bytes;
-        for (int r = 0; r < m; r += ROWS) {
-            struct rows at = rows_from(x, r, b0);
-            float *out = y + r * ldy;
-#define CALL(n) ready_rows(type, n, &ready, blocks, at, b0 == 0, &next, out, ldy)
-            ROWS_SWITCH_4(m - r, CALL)
-#undef CALL
-        }
+        products[ready_type(type)](v.offset, &ready, b0, blocks, x, m, &next, y, ldy);
     }
 }
 
@@ -469,19 +355,19 @@ INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k,
     for (int p = p0; p < p1; p++) {
         const uint8_t *panel = (const uint8_t *)panels + (size_t)p * tr__panel_bytes(type, k);
         float *column = y + (size_t)p * TR_PANEL;
-        if (m >= MANY_ROWS) {
+        if (m >= (tr__common(type) ? MANY_ROWS : 2)) {
             many_rows(type, v, panel, k / TR_BLOCK, x, m, column, ldy);
             continue;
         }
-        struct rows first = rows_from(x, 0, 0);
-#define CALL(n) packed_rows(type, v, n, true, panel, k / TR_BLOCK, first, column, ldy)
-        ROWS_SWITCH_4(m, CALL)
-#undef CALL
-        for (int r = ROWS; r < m; r += ROWS) {
+        for (int r = 0; r < m; r += ROWS) {
             struct rows at = rows_from(x, r, 0);
             float *out = column + r * ldy;
-#define CALL(n) packed_rows(type, v, n, false, panel, k / TR_BLOCK, at, out, ldy)
-            ROWS_SWITCH_4(m - r, CALL)
+#define CALL(n) packed_rows(type, v, n, r == 0, panel, k / TR_BLOCK, at, out, ldy)
+            if (tr__common(type)) {
+                ROWS_SWITCH_4(m - r, CALL)
+            } else {
+                CALL(1);
+            }
 #undef CALL
         }
     }

@@ -94,11 +94,22 @@ INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k,
 {
     for (int p = p0; p < p1; p++) {
         const uint8_t *panel = (const uint8_t *)panels + (size_t)p * tr__panel_bytes(type, k);
-        for (int r = 0; r < m; r += ROWS) {
+        for (int r = 0, served; r < m; r += served) {
             struct tr_rows at = tr_rows_at(x, r);
             float *out = y + r * ldy + (size_t)p * TR_PANEL;
 #define CALL(n) rows(type, v, n, panel, k, &at, out, ldy)
-            ROWS_SWITCH_8(m - r, CALL)
+            served = TR_MIN(m - r, ROWS);
+            if (tr__common(type)) {
+                ROWS_SWITCH_8(served, CALL)
+            } else if (served == ROWS) {
+                CALL(ROWS);
+            } else if (served >= ROWS / 2) {
+                served = ROWS / 2;
+                CALL(ROWS / 2);
+            } else {
+                served = 1;
+                CALL(1);
+            }
 #undef CALL
         }
     }

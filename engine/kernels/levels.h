@@ -28,6 +28,13 @@ void tr__add_amx_gemm(struct tr_kernels *k);     /* gemm_amx.c */
     X(TQ2_0, TQ2_0) X(Q1_0, TQ2_0) X(Q2_0, TQ2_0)
 /* clang-format on */
 
+/* Is it worth code of its own for every number of rows? The files that most people have are made of
+ * these; more code would make the kernels' files slow to compile. */
+static inline bool tr__common(enum tr_wtype type)
+{
+    return type >= TR_W_Q8_0 && type <= TR_W_Q6_K;
+}
+
 /* Defines layout_NAME(values, ...), the product of the panels of a layout, from the file's own
  * `gemm` over any. */
 #define TR__LAYOUT_OF(name)                                                                        \

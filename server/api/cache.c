@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/hash.h"
 #include "server/api/schema.h"
 #include "server/call/job.h"
 #include "server/http/reply.h"
-#include "server/http/route.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
@@ -77,22 +75,10 @@ static const struct srv_table restore_fields = {restore_rows, TR_ARRAY_LEN(resto
 static const struct srv_table *const save_tables[] = {&save_fields};
 static const struct srv_table *const restore_tables[] = {&restore_fields};
 
-/* Who asks: nobody in particular while there are no keys. */
-static void owner_of(const struct srv_req *req, uint64_t owner[2])
-{
-    struct tr_hash h = {0, 0};
-    if (req->tenant) {
-        const char *key = srv_route_key(req);
-        h = tr_hash(key, strlen(key));
-    }
-    owner[0] = h.lo;
-    owner[1] = h.hi;
-}
-
 static int scope_of(const struct srv_req *req, const struct save_params *p,
                     struct tr_snapshot_scope *ret, struct tr_err *err)
 {
-    owner_of(req, ret->owner);
+    memcpy(ret->owner, req->key_hash, sizeof ret->owner);
     return srv_job_salt(&p->cache_salt, req->tenant, req->srv->hash_key, ret->salt, err);
 }
 
@@ -199,10 +185,8 @@ static int restore(struct srv_req *req, struct tr_err *err)
 static int list(struct srv_req *req, struct tr_err *err)
 {
     struct tr_snapshot *items;
-    uint64_t owner[2];
     int n;
-    owner_of(req, owner);
-    int r = tr_engine_snapshot_list(req->srv->engine, owner, &items, &n, err);
+    int r = tr_engine_snapshot_list(req->srv->engine, req->key_hash, &items, &n, err);
     if (r < 0)
         return r;
     tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
@@ -218,9 +202,7 @@ static int list(struct srv_req *req, struct tr_err *err)
 
 static int remove_one(struct srv_req *req, struct tr_err *err)
 {
-    uint64_t owner[2];
-    owner_of(req, owner);
-    int r = tr_engine_snapshot_delete(req->srv->engine, req->tail, owner, err);
+    int r = tr_engine_snapshot_delete(req->srv->engine, req->tail, req->key_hash, err);
     if (r == 0)
         tr_buf_adds(&req->out, "{\"object\":\"snapshot\",\"deleted\":true}");
     return r;

@@ -344,7 +344,7 @@ static int apply_template(struct srv_req *req, struct tr_err *err)
     if (r < 0)
         return r;
     struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(template_tables, 1, &root, NULL, s->options->strict, &p, err);
+    r = srv_fields_take(template_tables, 1, &root, NULL, req->strict, &p, err);
     if (r == 0)
         r = srv_dialog_check_tools(&p.dialog, err);
     if (r == 0)

@@ -59,7 +59,7 @@ static int read_params(struct srv_req *req, const struct srv_table *const *table
     if (r < 0)
         return r;
     *root = tr_json_root(*doc, NULL);
-    return srv_fields_take(tables, n, root, NULL, req->srv->options->strict, p, err);
+    return srv_fields_take(tables, n, root, NULL, req->strict, p, err);
 }
 
 static void add_strings(struct tr_buf *out, const struct tr_tokenizer *t, const struct tr_ids *ids)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "server/http/exchange.h"
 #include "server/http/problem.h"
 #include "server/http/pump.h"
 #include "server/server.h"
@@ -158,6 +159,8 @@ struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd
 void srv_conn_close(struct srv_conn *c)
 {
     struct srv *s = c->srv;
+    if (c->req) /* libmicrohttpd gave up its head, and says nothing of the request */
+        srv_exchange_leave(c->req, true);
     if (c->next)
         c->next->prev = c->prev;
     if (c->prev)

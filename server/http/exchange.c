@@ -51,6 +51,8 @@ void *srv_exchange_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd
     req->refs = 1;
     req->begun_ns = tr_clock_ns();
     s->n_requests++;
+    if (c->req)
+        srv_exchange_leave(c->req, true);
     c->req = req;
     return req;
 }
@@ -63,39 +65,50 @@ static uint64_t bodies_max(const struct srv *s)
 }
 
 /* Every reason for which a body is not wanted, in the order in which a client can mend them. */
-static bool admit(struct srv_req *req, const char *version, bool *now)
+static bool admit(struct srv_req *req, const struct srv_head *head, const char *version, bool *now)
 {
     struct srv *s = req->srv;
-    const char *fault = srv_head_fault(&req->head, version, req->uri);
+    const char *fault = srv_head_fault(head, version, req->uri);
     *now = fault != NULL;
     if (fault) {
         srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
         return false;
     }
-    if (req->head.bytes > SRV_HEAD_MAX) {
+    if (head->bytes > SRV_HEAD_MAX) {
         srv_refuse(req, SRV_PROBLEM_HEADERS, NULL, "the header block is larger than %d bytes",
                    SRV_HEAD_MAX);
         return false;
     }
-    if (req->head.expect && strcasecmp(req->head.expect, "100-continue") != 0) {
+    if (head->expect && strcasecmp(head->expect, "100-continue") != 0) {
         *now = true;
         srv_refuse(req, SRV_PROBLEM_EXPECTATION, NULL,
                    "the only expectation that is met is 100-continue");
         return false;
     }
     /* Who waits for a 100 has sent no body: the refusal may come at once. */
-    *now = req->head.expect != NULL;
-    if (!srv_route_admit(req))
+    *now = head->expect != NULL;
+    if (!srv_route_admit(req, head))
         return false;
-    uint64_t length = srv_head_length(&req->head);
-    if (length > s->options->max_body) {
-        *now = *now || length > SWALLOW_MAX;
+    if (req->length > s->options->max_body) {
+        *now = *now || req->length > SWALLOW_MAX;
         srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL,
                    "the body is larger than %llu bytes (max_body)",
                    (unsigned long long)s->options->max_body);
         return false;
     }
     return true;
+}
+
+/* What of the head is needed after it; false: no memory. */
+static bool keep_head(struct srv_req *req, const struct srv_head *head)
+{
+    const char *origin = srv_route_origin(req, head);
+    srv_head_id(head, req);
+    req->length = srv_head_length(head);
+    req->strict = req->srv->options->strict;
+    req->origin = origin ? strdup(origin) : NULL;
+    req->asked_headers = head->request_headers ? strdup(head->request_headers) : NULL;
+    return !origin == !req->origin && !head->request_headers == !req->asked_headers;
 }
 
 static enum MHD_Result take_head(struct srv_req *req, const char *url, const char *method,
@@ -106,12 +119,14 @@ static enum MHD_Result take_head(struct srv_req *req, const char *url, const cha
     req->path = strdup(url);
     if (!req->path)
         return MHD_NO;
-    srv_head_read(&req->head, req->conn->mhd);
-    srv_head_id(req);
+    struct srv_head head;
+    srv_head_read(&head, req->conn->mhd);
+    if (!keep_head(req, &head))
+        return MHD_NO;
     srv_route_find(req);
     srv_conn_restart_timer(req->conn);
     bool now;
-    if (admit(req, version, &now))
+    if (admit(req, &head, version, &now))
         return MHD_YES;
     req->discard = true;
     if (!now) {
@@ -147,7 +162,7 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
         return MHD_YES;
     }
     if (!req->body.cap)
-        tr_buf_reserve(&req->body, TR_MIN(srv_head_length(&req->head), RESERVE_MAX));
+        tr_buf_reserve(&req->body, TR_MIN(req->length, RESERVE_MAX));
     tr_buf_add(&req->body, data, n);
     req->held += n;
     s->body_bytes += n;
@@ -196,21 +211,12 @@ static void log_access(const struct srv_req *req)
             (double)(tr_clock_ns() - req->begun_ns) * 1e-6, req->gone ? " (client gone)" : "");
 }
 
-/* The one place where a request leaves its connection. */
-void srv_exchange_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
-                               enum MHD_RequestTerminationCode how)
+void srv_exchange_leave(struct srv_req *req, bool gone)
 {
-    (void)cls;
-    (void)mhd;
-    struct srv_req *req = *con_cls;
-    if (!req)
-        return;
-    *con_cls = NULL;
     struct srv_conn *c = req->conn;
     const struct srv_generator *generator = req->generator;
     req->generator = NULL;
-    if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        req->gone = true;
+    req->gone |= gone;
     if (generator)
         generator->stop(req);
     srv_metrics_request(&req->srv->metrics, req->route ? req->route_index : SRV_MAX_ROUTES,
@@ -222,6 +228,19 @@ void srv_exchange_on_completed(void *cls, struct MHD_Connection *mhd, void **con
     c->req = NULL;
     req->conn = NULL;
     srv_req_unref(req);
+}
+
+void srv_exchange_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                               enum MHD_RequestTerminationCode how)
+{
+    (void)cls;
+    (void)mhd;
+    struct srv_req *req = *con_cls;
+    if (!req)
+        return;
+    *con_cls = NULL;
+    struct srv_conn *c = req->conn;
+    srv_exchange_leave(req, how != MHD_REQUEST_TERMINATED_COMPLETED_OK);
     srv_conn_restart_timer(c);
 }
 
@@ -274,16 +293,15 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
     }
     if (req->status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
-    const char *origin = srv_route_origin(req);
-    if (origin) {
-        MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+    if (req->origin) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", req->origin);
         MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
         MHD_add_response_header(r, "Vary", "Origin");
         if (req->method == SRV_METHOD_OPTIONS) {
             MHD_add_response_header(r, "Access-Control-Allow-Methods", req->allow);
             MHD_add_response_header(r, "Access-Control-Allow-Headers",
-                                    req->head.request_headers ? req->head.request_headers
-                                                              : "Authorization, Content-Type");
+                                    req->asked_headers ? req->asked_headers
+                                                       : "Authorization, Content-Type");
             MHD_add_response_header(r, "Access-Control-Max-Age", "600");
         }
     }

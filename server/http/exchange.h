@@ -4,6 +4,8 @@
 
 #include <microhttpd.h>
 
+#include "server/http/request.h"
+
 /* Callbacks of libmicrohttpd's names MHD_OPTION_URI_LOG_CALLBACK, its access handler, and
  * MHD_OPTION_NOTIFY_COMPLETED; `srv` is the server. */
 void *srv_exchange_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd);
@@ -12,5 +14,8 @@ enum MHD_Result srv_exchange_on_request(void *srv, struct MHD_Connection *mhd, c
                                         size_t *n, void **req);
 void srv_exchange_on_completed(void *srv, struct MHD_Connection *mhd, void **req,
                                enum MHD_RequestTerminationCode how);
+
+/* The one way for a request to leave its connection. gone: its client got no whole answer. */
+void srv_exchange_leave(struct srv_req *req, bool gone);
 
 #endif

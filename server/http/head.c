@@ -122,11 +122,11 @@ static bool is_usable_id(const char *s)
     return true;
 }
 
-void srv_head_id(struct srv_req *req)
+void srv_head_id(const struct srv_head *head, struct srv_req *req)
 {
     struct srv *s = req->srv;
-    if (is_usable_id(req->head.request_id))
-        memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
+    if (is_usable_id(head->request_id))
+        memcpy(req->id, head->request_id, strlen(head->request_id) + 1);
     else
         snprintf(req->id, sizeof req->id, "req-%016llx", (unsigned long long)srv_new_id(s));
 }

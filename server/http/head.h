@@ -11,6 +11,16 @@
 
 #include "server/http/request.h"
 
+/* One pass over the header block. NULL = absent. The strings are libmicrohttpd's and die with its call of the handler:
+ * nothing keeps a srv_head, what is needed later is copied or worked out of it. */
+struct srv_head {
+    const char *authorization, *api_key, *origin, *request_headers, *content_type, *expect,
+        *request_id, *transfer_encoding, *content_length;
+    int n_content_length, n_transfer_encoding, n_host;
+    size_t bytes; /* of names and values */
+    bool broken;  /* a name that is no token, or a control character in a value */
+};
+
 enum { SRV_HEAD_MAX = 32 * 1024 }; /* names and values together */
 
 void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd);
@@ -19,6 +29,6 @@ const char *srv_head_fault(const struct srv_head *head, const char *version, con
 /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64. */
 uint64_t srv_head_length(const struct srv_head *head);
 /* Takes over the client's request id if it is short and printable, or makes one. */
-void srv_head_id(struct srv_req *req);
+void srv_head_id(const struct srv_head *head, struct srv_req *req);
 
 #endif

@@ -44,5 +44,7 @@ void srv_req_unref(struct srv_req *req)
     req->srv->n_requests--;
     free(req->uri);
     free(req->path);
+    free(req->origin);
+    free(req->asked_headers);
     free(req);
 }

@@ -44,16 +44,6 @@ struct srv_generator {
     void (*stop)(struct srv_req *req);    /* the client is gone; comes at most once */
 };
 
-/* One pass over the header block: borrowed strings, NULL = absent. They die with the connection's
- * turn. */
-struct srv_head {
-    const char *authorization, *api_key, *origin, *request_headers, *content_type, *expect,
-        *request_id, *transfer_encoding, *content_length;
-    int n_content_length, n_transfer_encoding, n_host;
-    size_t bytes; /* of names and values */
-    bool broken;  /* a name that is no token, or a control character in a value */
-};
-
 struct srv_req {
     struct srv *srv;
     struct srv_conn *conn; /* NULL once the connection has left */
@@ -68,9 +58,13 @@ struct srv_req {
     int route_index;               /* in srv.routes */
     const char *tail;              /* what follows the route's prefix */
     uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
-    struct srv_head head;
+    uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */
+    char *origin;                  /* owned: for Access-Control-Allow-Origin, NULL = not sent */
+    char *asked_headers;           /* owned: of a preflight, NULL = none */
+    bool strict;                   /* unknown fields are errors */
 
     struct tr_buf body;
+    uint64_t length;   /* Content-Length, 0 if there is none */
     uint64_t received; /* body bytes, thrown away or not */
     size_t held;       /* body bytes counted in srv.body_bytes */
     bool started;      /* libmicrohttpd has called for the header block */

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "config/hash.h"
+#include "server/http/head.h"
 #include "server/http/reply.h"
 #include "server/server.h"
 
@@ -38,16 +39,17 @@ static const char *allow_of(const struct srv_route *r)
     return texts[(r->get ? 1 : 0) + (r->post ? 2 : 0) + (r->delete ? 4 : 0)];
 }
 
-const char *srv_route_key(const struct srv_req *req)
+/* The key the client showed, NULL if none. */
+static const char *key_of(const struct srv_head *head)
 {
-    const char *bearer = req->head.authorization;
+    const char *bearer = head->authorization;
     if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0) {
         bearer += 7;
         bearer += strspn(bearer, " ");
         if (*bearer)
             return bearer;
     }
-    return req->head.api_key && *req->head.api_key ? req->head.api_key : NULL;
+    return head->api_key && *head->api_key ? head->api_key : NULL;
 }
 
 /* Its time depends on the shown key's length only. */
@@ -60,26 +62,25 @@ static bool equal_keys(const char *shown, const char *key)
     return diff == 0;
 }
 
-static bool may_enter(const struct srv_req *req)
+static bool may_enter(const struct srv_req *req, const char *shown)
 {
     const struct tr_strings *keys = &req->srv->options->api_key;
     if (keys->n == 0 || req->route->flags & SRV_ROUTE_OPEN)
         return true;
-    const char *shown = srv_route_key(req);
     bool found = false;
     for (size_t i = 0; shown && i < keys->n; i++)
         found |= equal_keys(shown, keys->items[i]);
     return found;
 }
 
-const char *srv_route_origin(const struct srv_req *req)
+const char *srv_route_origin(const struct srv_req *req, const struct srv_head *head)
 {
     const struct tr_strings *origins = &req->srv->options->cors_origin;
-    if (!req->head.origin)
+    if (!head->origin)
         return NULL;
     for (size_t i = 0; i < origins->n; i++)
-        if (strcmp(origins->items[i], "*") == 0 || strcmp(origins->items[i], req->head.origin) == 0)
-            return req->head.origin;
+        if (strcmp(origins->items[i], "*") == 0 || strcmp(origins->items[i], head->origin) == 0)
+            return head->origin;
     return NULL;
 }
 
@@ -110,18 +111,23 @@ static srv_handler handler_of(const struct srv_req *req)
     }
 }
 
-/* Tells clients apart by their keys; a number that means nothing outside this process. */
-static uint64_t tenant_of(const struct srv_req *req)
+/* Tells clients apart by their keys: by a number that means nothing outside this process, and by one that does. */
+static void identify(struct srv_req *req, const char *key)
 {
     const struct srv *s = req->srv;
-    const char *key = s->options->api_key.n ? srv_route_key(req) : NULL;
+    if (!key || s->options->api_key.n == 0)
+        return;
     struct tr_hash secret = {s->hash_key[0], s->hash_key[1]};
-    return key ? tr_hash_link(secret, key, strlen(key)).lo | 1 : 0;
+    req->tenant = tr_hash_link(secret, key, strlen(key)).lo | 1;
+    struct tr_hash owner = tr_hash(key, strlen(key));
+    req->key_hash[0] = owner.lo;
+    req->key_hash[1] = owner.hi;
 }
 
-bool srv_route_admit(struct srv_req *req)
+bool srv_route_admit(struct srv_req *req, const struct srv_head *head)
 {
     const struct srv_route *r = req->route;
+    const char *key = key_of(head);
     if (!r && req->method == SRV_METHOD_OPTIONS && strcmp(req->path, "*") == 0)
         return true;
     if (!r) {
@@ -135,12 +141,12 @@ bool srv_route_admit(struct srv_req *req)
         srv_refuse(req, SRV_PROBLEM_METHOD, NULL, "this path allows %s", req->allow);
         return false;
     }
-    if (!may_enter(req)) {
+    if (!may_enter(req, key)) {
         srv_refuse(req, SRV_PROBLEM_KEY, NULL, "missing or unknown API key");
         return false;
     }
-    req->tenant = tenant_of(req);
-    if (req->method == SRV_METHOD_POST && !is_json(req->head.content_type)) {
+    identify(req, key);
+    if (req->method == SRV_METHOD_POST && !is_json(head->content_type)) {
         srv_refuse(req, SRV_PROBLEM_MEDIA_TYPE, NULL, "send Content-Type: application/json");
         return false;
     }

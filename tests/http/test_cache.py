@@ -1,4 +1,5 @@
 """The cache over HTTP: repetition, reuse on a hybrid model, memory pressure, capacity, snapshots in a new process."""
+import json
 import os
 import random
 import threading
@@ -211,3 +212,39 @@ def test_crowd(daemon, overcommit):
     assert leavers and len(answers) + len(leavers) == 64 * CROWD_QUESTIONS
     harness.wait_for(lambda: pages(d, "used") == 0)
     assert harness.metrics(d).get("trinityd_page_mismatches_total", 0) == 0
+
+
+def keyed(method, path, key, *lines):
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", *lines, "", ""]).encode()
+
+
+def test_a_request_acts_for_its_own_key_to_the_end(daemon, tmp_path):
+    """The workers are busy when A's client leaves, and what A sent lies where B's requests are put next."""
+    a, b = "key-of-tenant-a", "key-of-tenant-b"
+    d = daemon(api_key=f"{a},{b}", snapshot_dir=tmp_path)
+    as_b = {"Authorization": f"Bearer {b}"}
+    prompt = list(range(100, 300))
+    assert d.post("/v1/completions", {"prompt": prompt, "max_tokens": 1}, headers=as_b).status == 200
+    assert d.post("/v1/snapshots", {"name": "x", "prompt": prompt}, headers=as_b).status == 200
+    text = json.dumps({"prompt": "ab " * (1 << 20)}).encode()
+    held = [d.socket() for _ in range(2)]
+    for s in held:
+        s.sendall(keyed("POST", "/tokenize", a, "Content-Type: application/json", f"Content-Length: {len(text)}") + text)
+    harness.wait_for(lambda: harness.metrics(d)[f'trinityd_request_body_bytes{{model_name="demo"}}'] >= 2 * len(text))
+    with d.socket() as s:
+        s.sendall(keyed("DELETE", "/v1/snapshots/x", a))
+        harness.wait_for(lambda: open_requests(d) == 4)
+    harness.wait_for(lambda: open_requests(d) == 4 and " 499 " in d.log)  # the worker's part of it is still to come
+    held += [d.socket() for _ in range(4)]
+    for s in held[2:]:
+        s.sendall(keyed("GET", "/v1/snapshots?zzzz", b))
+    for s in held[2:]:
+        with s.makefile("rb") as f:
+            assert harness.read_reply(f)[0] == 200
+    for s in held:
+        s.close()
+    assert [x["name"] for x in d.get("/v1/snapshots", headers=as_b).json()["data"]] == ["x"]
+
+
+def open_requests(d):
+    return harness.metrics(d)['trinityd_http_requests_open{model_name="demo"}']

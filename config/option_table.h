@@ -75,7 +75,7 @@
     X(SIZE, max_body, "32MiB", NULL, 1024, 1 << 30, TR_FOR_SERVE, TR_RELOAD,                       \
       "largest request body; beyond it 413")                                                       \
     X(INT, max_connections, "4096", NULL, 1, 1 << 16, TR_FOR_SERVE, 0,                             \
-      "open connections; more wait in the backlog")                                                \
+      "open connections; at the limit idle ones give way")                                         \
     X(INT, max_choices, "128", NULL, 1, 4096, TR_FOR_SERVE, TR_RELOAD,                             \
       "answers that one request may ask for: prompts times n")                                     \
     X(DURATION, request_timeout, "none", "none", 1, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,     \

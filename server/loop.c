@@ -26,7 +26,7 @@
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
-    SPARE_FILES = 64      /* descriptors beside connections */
+    SPARE_FILES = 96      /* descriptors beside connections */
 };
 
 /* The loop's own: the rest of the server sees srv only. */
@@ -134,8 +134,10 @@ static void on_reload(uv_signal_t *handle, int number)
     struct tr_options fresh;
     struct tr_buf refused = {0};
     struct tr_err err;
-    if (s->state == SRV_STATE_LOADING)
-        return; /* the loader reads the options */
+    if (s->state == SRV_STATE_LOADING) { /* the loader reads the options */
+        srv_log(SRV_LOG_WARN, NULL, "reload: not while loading; the options stay");
+        return;
+    }
     if (tr_options_reload(&fresh, s->options, &refused, &err) < 0) {
         srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old options stay", err.msg);
         return;
@@ -183,7 +185,9 @@ static int open_port(struct srv *s, struct tr_err *err)
     if (s->mhd)
         return 0;
     int r = srv_transport_start(s, err);
-    return r < 0 ? r : srv_listen_start(s->listen, &s->loop, srv_transport_accept, s, err);
+    return r < 0 ? r
+                 : srv_listen_start(s->listen, &s->loop, srv_transport_accept,
+                                    srv_transport_exhausted, s, err);
 }
 
 static void on_checked(uv_async_t *async)
@@ -269,17 +273,31 @@ static int init_loop(struct srv *s, struct tr_err *err)
     return r < 0 ? tr_err_set(err, TR_EINTERNAL, NULL, "no event loop: %s", uv_strerror(r)) : 0;
 }
 
-static void prepare_process(const struct tr_options *o)
+/* How many connections the limit of open files leaves room for. */
+static int fit_connections(int wanted)
 {
     struct rlimit files;
-    signal(SIGPIPE, SIG_IGN);
-    /* Parsing and tokenizing must not take the compute threads' cores. */
-    setenv("UV_THREADPOOL_SIZE", "2", 0);
-    rlim_t want = (rlim_t)o->max_connections + SPARE_FILES;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < want) {
+    rlim_t want = (rlim_t)wanted + SPARE_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return wanted;
+    if (files.rlim_cur < want) {
         files.rlim_cur = TR_MIN(want, files.rlim_max);
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    if (files.rlim_cur >= want)
+        return wanted;
+    int fit = (int)(files.rlim_cur - TR_MIN(SPARE_FILES, files.rlim_cur / 2));
+    srv_log(SRV_LOG_WARN, NULL,
+            "max_connections is %d, not %d: no more than %llu files may be open", fit, wanted,
+            (unsigned long long)files.rlim_cur);
+    return fit;
+}
+
+static void prepare_process(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    /* Parsing and tokenizing must not take the compute threads' cores. */
+    setenv("UV_THREADPOOL_SIZE", "2", 0);
 }
 
 static void close_handle(uv_handle_t *handle, void *arg)
@@ -342,8 +360,9 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->created = (int64_t)time(NULL);
     srv_log_setup((enum srv_log_level)options->log_level,
                   options->log_format == TR_LOG_FORMAT_JSON);
-    prepare_process(options);
+    prepare_process();
     srv_log_start();
+    s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
     int r = srv_listen_bind(s->listen, options, &s->error);

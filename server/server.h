@@ -71,7 +71,10 @@ struct srv {
     uint64_t hash_key[2]; /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
 
-    struct srv_conn *conns; /* all connections */
+    struct srv_conn *conns;                  /* all connections */
+    struct srv_conn *idle_first, *idle_last; /* those between requests, the longest idle first */
+    int max_conns;          /* max_connections, or what the limit of open files allows */
+    bool told_exhausted;    /* that there was no descriptor left */
     struct srv_call *calls; /* all inference calls with open jobs */
     int n_conns, n_requests, n_calls;
     int n_working;     /* requests on libuv's pool: the tokenizer must outlive them */

@@ -1,8 +1,10 @@
 #include "server/http/conn.h"
 
+#include <linux/sockios.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "server/http/exchange.h"
@@ -10,7 +12,10 @@
 #include "server/http/pump.h"
 #include "server/server.h"
 
-enum { MIN_BYTES_PER_MS = 1 }; /* a body or an answer slower than this runs into its deadline */
+enum {
+    MIN_RATE = 1000, /* bytes a second: a body or an answer that is slower ends */
+    LOOKS = 4        /* at its progress, in the time after which silence ends it */
+};
 
 static void free_handle(uv_handle_t *handle)
 {
@@ -61,73 +66,189 @@ static void on_disconnect(uv_poll_t *watch, int status, int events)
     check_hangup(c);
 }
 
-/* Says why and closes; libmicrohttpd cannot answer in the middle of a request. */
-static void time_out(struct srv_conn *c)
+void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text)
 {
     struct tr_buf body = {0}, answer = {0};
-    srv_error_object.write(&body, c->req, SRV_PROBLEM_TIMEOUT, NULL,
-                           "the request did not arrive in time");
+    const struct srv_problem_info *info = &srv_problems[why];
+    srv_error_object.write(&body, c->req, why, NULL, text);
+    tr_buf_addf(&answer, "HTTP/1.1 %d %s\r\n", info->status,
+                MHD_get_reason_phrase_for((unsigned)info->status));
+    if (c->req && c->req->id[0])
+        tr_buf_addf(&answer, "X-Request-Id: %s\r\n", c->req->id);
+    else
+        tr_buf_addf(&answer, "X-Request-Id: req-%016llx\r\n",
+                    (unsigned long long)srv_new_id(c->srv));
+    if (info->status == 503)
+        tr_buf_addf(&answer, "Retry-After: %d\r\n", srv_retry_after(c->srv));
     tr_buf_addf(&answer,
-                "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
-                "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                "Content-Type: application/json\r\nConnection: close\r\n"
+                "Content-Length: %zu\r\n\r\n%s",
                 body.len, body.data);
-    if (c->req && c->req->phase == SRV_PHASE_BODY && !c->srv->options->tls_cert)
+    if (!c->tls && !answer.oom && !body.oom)
         (void)!send(c->fd, answer.data, answer.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     tr_buf_done(&body);
     tr_buf_done(&answer);
     shutdown(c->fd, SHUT_RDWR);
 }
 
-static int64_t deadline(const struct srv_conn *c)
+static void time_out(struct srv_conn *c)
+{
+    if (c->req && c->req->phase == SRV_PHASE_BODY)
+        srv_conn_refuse(c, SRV_PROBLEM_TIMEOUT, "the request did not arrive in time");
+    else
+        shutdown(c->fd, SHUT_RDWR);
+}
+
+/* ---- deadlines ---- */
+
+/* Bytes that the client has sent, or taken from the kernel. */
+static int64_t moved(const struct srv_conn *c)
+{
+    const struct srv_req *req = c->req;
+    int queued = 0;
+    if (req->phase != SRV_PHASE_SENDING)
+        return (int64_t)req->received;
+    ioctl(c->fd, SIOCOUTQ, &queued);
+    return (int64_t)req->sent - queued;
+}
+
+/* Milliseconds after which a client that moves no bytes is given up; 0 = nothing is expected of it. */
+static int64_t patience(const struct srv_conn *c)
 {
     const struct tr_options *o = c->srv->options;
     const struct srv_req *req = c->req;
-    if (!req)
-        return c->since + o->idle_timeout;
-    if (req->phase == SRV_PHASE_BODY)
-        return c->since + o->idle_timeout + (int64_t)(req->received / MIN_BYTES_PER_MS);
-    if (req->phase == SRV_PHASE_SENDING && !req->streaming)
-        return c->since + o->idle_timeout + (int64_t)(req->sent / MIN_BYTES_PER_MS);
+    if (req->phase == SRV_PHASE_BODY || (req->phase == SRV_PHASE_SENDING && !req->streaming))
+        return o->idle_timeout;
     if (req->phase == SRV_PHASE_SENDING && req->out.len > req->out_pos)
-        return c->since + o->stream_stall;
-    if (req->phase == SRV_PHASE_SENDING && o->stream_ping > 0)
-        return c->since + o->stream_ping;
-    return INT64_MAX;
+        return o->stream_stall;
+    return 0;
+}
+
+/* Silent for its patience, or in so long a time slower than MIN_RATE. */
+static bool is_slow(struct srv_conn *c, int64_t ms, int64_t now)
+{
+    int64_t bytes = moved(c);
+    if (c->fresh) {
+        c->base = bytes;
+        c->window = now;
+    } else if (bytes != c->seen) {
+        c->since = now;
+    }
+    c->fresh = false;
+    c->seen = bytes;
+    if (now - c->since >= ms)
+        return true;
+    if (now - c->window < ms)
+        return false;
+    bool slow = bytes - c->base < MIN_RATE * ms / 1000;
+    c->base = bytes;
+    c->window = now;
+    return slow;
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Looks again in due time. */
+static void wait_more(struct srv_conn *c)
+{
+    const struct tr_options *o = c->srv->options;
+    const struct srv_req *req = c->req;
+    int64_t at, now = srv_now(c->srv), ms = req ? patience(c) : 0;
+    if (!req)
+        at = c->since + o->idle_timeout;
+    else if (ms > 0 || req->phase == SRV_PHASE_SENDING)
+        at = now + TR_MAX((ms ? ms : o->stream_stall) / LOOKS, 1);
+    else
+        return;
+    if (req && ms == 0 && o->stream_ping > 0)
+        at = TR_MIN(at, c->since + o->stream_ping);
+    uv_timer_start(&c->timer, on_timer, (uint64_t)TR_MAX(at - now, 0), 0);
+}
+
+static void end_stalled(struct srv_conn *c)
+{
+    if (c->req->phase == SRV_PHASE_SENDING && c->req->streaming) {
+        c->srv->metrics.stalled_streams++;
+        abandon(c);
+        shutdown(c->fd, SHUT_RDWR);
+    } else {
+        time_out(c);
+    }
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     struct srv_conn *c = timer->data;
     struct srv_req *req = c->req;
-    int64_t left = deadline(c) - srv_now(c->srv);
-    if (left > 0) {
-        if (left < INT64_MAX / 2)
-            uv_timer_start(timer, on_timer, (uint64_t)left, 0);
+    const struct tr_options *o = c->srv->options;
+    int64_t now = srv_now(c->srv), ms = req ? patience(c) : 0;
+    if (!req && now - c->since >= o->idle_timeout) {
+        time_out(c);
         return;
     }
-    if (req && req->phase == SRV_PHASE_SENDING && req->streaming && !req->ended) {
-        if (req->out.len > req->out_pos) {
-            c->srv->metrics.stalled_streams++;
-            abandon(c);
-            shutdown(c->fd, SHUT_RDWR);
-            return;
-        }
+    if (ms > 0 && is_slow(c, ms, now)) {
+        end_stalled(c);
+        return;
+    }
+    bool silent = req && ms == 0 && req->phase == SRV_PHASE_SENDING && !req->ended;
+    if (silent && o->stream_ping > 0 && now - c->since >= o->stream_ping) {
         tr_buf_adds(&req->out, ": ping\n\n");
         srv_conn_wake(c);
-        return;
     }
-    time_out(c);
+    wait_more(c);
+}
+
+static void begin_window(struct srv_conn *c)
+{
+    c->since = srv_now(c->srv);
+    c->fresh = true;
+}
+
+/* ---- between requests ---- */
+
+static void leave_idle(struct srv_conn *c)
+{
+    struct srv *s = c->srv;
+    if (!c->idle)
+        return;
+    c->idle = false;
+    *(c->idle_prev ? &c->idle_prev->idle_next : &s->idle_first) = c->idle_next;
+    *(c->idle_next ? &c->idle_next->idle_prev : &s->idle_last) = c->idle_prev;
+}
+
+static void join_idle(struct srv_conn *c)
+{
+    struct srv *s = c->srv;
+    leave_idle(c);
+    c->idle = true;
+    c->idle_prev = s->idle_last;
+    c->idle_next = NULL;
+    *(s->idle_last ? &s->idle_last->idle_next : &s->idle_first) = c;
+    s->idle_last = c;
+}
+
+bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest)
+{
+    struct srv_conn *c = s->idle_first;
+    if (!c || c == newest)
+        return false;
+    leave_idle(c);
+    shutdown(c->fd, SHUT_RDWR);
+    return true;
 }
 
 void srv_conn_restart_timer(struct srv_conn *c)
 {
-    c->since = srv_now(c->srv);
-    int64_t left = deadline(c);
-    if (left == INT64_MAX)
-        uv_timer_stop(&c->timer);
+    begin_window(c);
+    if (c->req)
+        leave_idle(c);
     else
-        uv_timer_start(&c->timer, on_timer, (uint64_t)(left - c->since), 0);
+        join_idle(c);
+    uv_timer_stop(&c->timer);
+    wait_more(c);
 }
+
+/* ---- life ---- */
 
 struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd)
 {
@@ -137,6 +258,7 @@ struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd
     c->srv = s;
     c->mhd = mhd;
     c->fd = fd;
+    c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
     uv_timer_init(&s->loop, &c->timer);
     c->timer.data = c;
     c->open_handles = 1;
@@ -168,6 +290,7 @@ void srv_conn_close(struct srv_conn *c)
     else
         s->conns = c->next;
     s->n_conns--;
+    leave_idle(c);
     uv_close((uv_handle_t *)&c->watch, free_handle);
     uv_close((uv_handle_t *)&c->timer, free_handle);
 }
@@ -191,7 +314,7 @@ void srv_conn_wake(struct srv_conn *c)
 {
     if (!c->suspended)
         return;
-    srv_conn_touch(c);
+    begin_window(c);
     srv_conn_resume(c);
 }
 

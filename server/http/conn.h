@@ -10,6 +10,7 @@
 
 #include <uv.h>
 
+#include "server/http/problem.h"
 #include "server/http/request.h"
 
 struct MHD_Connection;
@@ -21,11 +22,17 @@ struct srv_conn {
     int fd; /* libmicrohttpd's; closed by it after srv_conn_close */
     uv_poll_t watch;
     uv_timer_t timer;
-    int open_handles;    /* the two above; the memory goes with the last */
-    struct srv_req *req; /* the request under way, NULL between requests */
-    int64_t since;       /* loop time at which the present wait began */
+    int open_handles;                       /* the two above; the memory goes with the last */
+    struct srv_req *req;                    /* the request under way, NULL between requests */
+    struct srv_conn *idle_prev, *idle_next; /* between requests: srv.idle, the longest first */
+    int64_t since;                          /* loop time of the wait's begin, or its last byte */
+    int64_t window;                         /* loop time from which its rate is measured */
+    int64_t base, seen;                     /* bytes moved then, and when last looked at */
+    bool fresh;                             /* nobody has looked yet */
+    bool idle;
     bool suspended;
     bool hangup; /* the peer will send nothing more */
+    bool tls;
 };
 
 /* NULL when there is no memory. */
@@ -39,6 +46,11 @@ void srv_conn_resume(struct srv_conn *c);
 void srv_conn_wake(struct srv_conn *c);
 /* The client has taken bytes: its time begins anew, the timer finds out when it fires. */
 void srv_conn_touch(struct srv_conn *c);
+/* Says on the wire what is wrong, where libmicrohttpd cannot, and ends the connection. */
+void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text);
+/* Ends the connection that has been between requests for the longest time; false: there is none but `newest` (NULL =
+ * none). */
+bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest);
 /* A new wait begins now: for a request, its body, its answer being read. */
 void srv_conn_restart_timer(struct srv_conn *c);
 

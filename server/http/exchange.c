@@ -21,8 +21,11 @@
 enum { RESERVE_MAX = 1 << 20 };
 /* Memory for the request bodies of all connections: this, or four of the largest. */
 #define BODIES_MIN (256ULL << 20)
-/* libmicrohttpd's buffer for HTTP/1.0 streams. */
-enum { STREAM_BLOCK = 4096 };
+enum {
+    SMALL_BODY = 64 * 1024, /* so much of a body is taken however many others are held */
+    STREAM_BLOCK = 4096,    /* libmicrohttpd's buffer for HTTP/1.0 streams */
+    ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
+};
 
 static struct srv_conn *conn_of(struct MHD_Connection *mhd)
 {
@@ -54,6 +57,7 @@ void *srv_exchange_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd
     if (c->req)
         srv_exchange_leave(c->req, true);
     c->req = req;
+    srv_conn_restart_timer(c);
     return req;
 }
 
@@ -72,6 +76,12 @@ static bool admit(struct srv_req *req, const struct srv_head *head, const char *
     *now = fault != NULL;
     if (fault) {
         srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
+        return false;
+    }
+    if (s->n_conns > s->max_conns && !(req->route && req->route->flags & SRV_ROUTE_ALWAYS)) {
+        req->close = true;
+        srv_refuse(req, SRV_PROBLEM_CONNECTIONS, NULL, "%d connections are open (max_connections)",
+                   s->max_conns);
         return false;
     }
     if (head->bytes > SRV_HEAD_MAX) {
@@ -157,7 +167,7 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
         refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
         return MHD_YES;
     }
-    if (s->body_bytes + n > bodies_max(s)) {
+    if (req->received > SMALL_BODY && s->body_bytes + n > bodies_max(s)) {
         refuse_rest(req, SRV_PROBLEM_BUSY, "too many large requests at the same time");
         return MHD_YES;
     }
@@ -266,6 +276,9 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
     if (req->out_pos == req->out.len) {
         tr_buf_clear(&req->out);
         req->out_pos = 0;
+    } else if (req->streaming && req->out_pos > req->srv->options->stream_buffer) {
+        tr_buf_drop(&req->out, req->out_pos); /* a reader who stays behind must not make it grow */
+        req->out_pos = 0;
     }
     if (req->full && (req->out.len - req->out_pos) * 2 <= req->srv->options->stream_buffer) {
         req->full = false;
@@ -309,21 +322,28 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
         MHD_add_response_header(r, "Connection", "close");
 }
 
+static struct MHD_Response *make_response(struct srv_req *req)
+{
+    static char nothing[1];
+    if (req->streaming)
+        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, req,
+                                                 NULL);
+    if (req->out.len > ANSWER_BLOCK)
+        return MHD_create_response_from_callback(req->out.len, ANSWER_BLOCK, read_stream, req,
+                                                 NULL);
+    req->sent = req->out.len;
+    if (!req->out.data)
+        return MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(req->out.len, req->out.data, MHD_RESPMEM_MUST_FREE);
+    if (r)
+        req->out = (struct tr_buf){0};
+    return r;
+}
+
 static enum MHD_Result send_reply(struct srv_req *req)
 {
-    struct MHD_Response *r;
-    if (req->streaming) {
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, req,
-                                              NULL);
-    } else {
-        static char nothing[1];
-        req->sent = req->out.len;
-        r = req->out.data ? MHD_create_response_from_buffer(req->out.len, req->out.data,
-                                                            MHD_RESPMEM_MUST_FREE)
-                          : MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
-        if (r)
-            req->out = (struct tr_buf){0};
-    }
+    struct MHD_Response *r = make_response(req);
     if (!r)
         return MHD_NO;
     srv_req_drop_body(req);

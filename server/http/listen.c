@@ -125,7 +125,7 @@ int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, stru
 
 static void retry_accept(uv_timer_t *timer)
 {
-    srv_listen_pause(timer->data, false);
+    srv_listen_resume(timer->data, SRV_PAUSE_RETRY);
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -141,7 +141,8 @@ static void on_connection(uv_poll_t *poll, int status, int events)
         if (fd >= 0) {
             l->on_accept(l->arg, fd, (struct sockaddr *)&addr, n);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            srv_listen_pause(l, true);
+            l->on_exhausted(l->arg);
+            srv_listen_pause(l, SRV_PAUSE_RETRY);
             uv_timer_start(&l->retry, retry_accept, RETRY_MS, 0);
         } else if (errno != EINTR && errno != ECONNABORTED) {
             return;
@@ -149,10 +150,24 @@ static void on_connection(uv_poll_t *poll, int status, int events)
     }
 }
 
-int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_accept_fn on_accept, void *arg,
-                     struct tr_err *err)
+static void set_polls(struct srv_listen *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct srv_socket *s = &l->sockets[i];
+        if (!s->polling || uv_is_closing((uv_handle_t *)&s->poll))
+            continue;
+        if (l->paused)
+            uv_poll_stop(&s->poll);
+        else
+            uv_poll_start(&s->poll, UV_READABLE, on_connection);
+    }
+}
+
+int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_accept_fn on_accept,
+                     srv_exhausted_fn on_exhausted, void *arg, struct tr_err *err)
 {
     l->on_accept = on_accept;
+    l->on_exhausted = on_exhausted;
     l->arg = arg;
     uv_timer_init(loop, &l->retry);
     l->retry.data = l;
@@ -167,21 +182,20 @@ int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_accept_fn on_acc
         s->poll.data = s;
         s->polling = true;
     }
-    srv_listen_pause(l, false);
+    set_polls(l);
     return 0;
 }
 
-void srv_listen_pause(struct srv_listen *l, bool paused)
+void srv_listen_pause(struct srv_listen *l, enum srv_pause why)
 {
-    for (int i = 0; i < l->n; i++) {
-        struct srv_socket *s = &l->sockets[i];
-        if (!s->polling || uv_is_closing((uv_handle_t *)&s->poll))
-            continue;
-        if (paused)
-            uv_poll_stop(&s->poll);
-        else
-            uv_poll_start(&s->poll, UV_READABLE, on_connection);
-    }
+    l->paused |= why;
+    set_polls(l);
+}
+
+void srv_listen_resume(struct srv_listen *l, enum srv_pause why)
+{
+    l->paused &= ~(unsigned)why;
+    set_polls(l);
 }
 
 void srv_listen_stop(struct srv_listen *l)

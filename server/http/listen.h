@@ -18,6 +18,11 @@ enum { SRV_MAX_SOCKETS = 4 };
 
 /* Takes over the connected, non-blocking socket. */
 typedef void (*srv_accept_fn)(void *arg, int fd, const struct sockaddr *addr, socklen_t n);
+/* There is no descriptor for a connection that waits. */
+typedef void (*srv_exhausted_fn)(void *arg);
+
+/* Why clients are left in the backlog; any one is enough. */
+enum srv_pause { SRV_PAUSE_FULL = 1, SRV_PAUSE_RETRY = 2 };
 
 struct srv_socket {
     struct srv_listen *owner;
@@ -32,8 +37,10 @@ struct srv_listen {
     char url[128];         /* http://HOST:PORT as bound */
     const char *unix_path; /* unlinked at the end; NULL = none */
     srv_accept_fn on_accept;
+    srv_exhausted_fn on_exhausted;
     void *arg;
     uv_timer_t retry; /* accepting again after the process ran out of descriptors */
+    unsigned paused;  /* enum srv_pause */
     bool started;
     bool passed; /* the sockets came from systemd: clients wait in their backlog */
 };
@@ -44,9 +51,10 @@ TR_NODISCARD int srv_listen_bind(struct srv_listen *l, const struct tr_options *
                                  struct tr_err *err);
 /* Begins to accept; the loop outlives the listener. */
 TR_NODISCARD int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_accept_fn on_accept,
-                                  void *arg, struct tr_err *err);
-/* At the connection limit: leave clients in the backlog, and fetch them again. */
-void srv_listen_pause(struct srv_listen *l, bool paused);
+                                  srv_exhausted_fn on_exhausted, void *arg, struct tr_err *err);
+/* Leaves clients in the backlog, and fetches them again when no reason is left. */
+void srv_listen_pause(struct srv_listen *l, enum srv_pause why);
+void srv_listen_resume(struct srv_listen *l, enum srv_pause why);
 /* Closes everything; also right after a failed bind, or twice. The handles are closed by the
  * loop. */
 void srv_listen_stop(struct srv_listen *l);

@@ -14,13 +14,16 @@ const struct srv_problem_info srv_problems[SRV_N_PROBLEMS] = {
     [SRV_PROBLEM_CONTEXT] = {400, INVALID, "context_length_exceeded", INVALID},
     [SRV_PROBLEM_NOFIT] = {400, INVALID, "insufficient_kv", INVALID},
     [SRV_PROBLEM_KEY] = {401, "authentication_error", "invalid_api_key", "authentication_error"},
+    [SRV_PROBLEM_ORIGIN] = {403, "permission_error", "foreign_origin", "permission_error"},
     [SRV_PROBLEM_MODEL] = {404, "not_found_error", "model_not_found", "not_found_error"},
     [SRV_PROBLEM_PATH] = {404, "not_found_error", "not_found", "not_found_error"},
     [SRV_PROBLEM_METHOD] = {405, INVALID, "method_not_allowed", INVALID},
     [SRV_PROBLEM_TIMEOUT] = {408, INVALID, "request_timeout", INVALID},
     [SRV_PROBLEM_TOO_LARGE] = {413, INVALID, "request_too_large", "request_too_large"},
+    [SRV_PROBLEM_URI] = {414, INVALID, "uri_too_long", INVALID},
     [SRV_PROBLEM_MEDIA_TYPE] = {415, INVALID, "unsupported_media_type", INVALID},
     [SRV_PROBLEM_EXPECTATION] = {417, INVALID, "expectation_failed", INVALID},
+    [SRV_PROBLEM_HOST] = {421, INVALID, "unknown_host", INVALID},
     [SRV_PROBLEM_HEADERS] = {431, INVALID, "headers_too_large", INVALID},
     [SRV_PROBLEM_QUEUE] = {429, "rate_limit_error", "queue_full", "rate_limit_error"},
     [SRV_PROBLEM_BUSY] = {429, "rate_limit_error", "too_many_bodies", "rate_limit_error"},
@@ -30,6 +33,8 @@ const struct srv_problem_info srv_problems[SRV_N_PROBLEMS] = {
     [SRV_PROBLEM_DRAIN] = {503, SERVER, "shutting_down", OVERLOADED},
     [SRV_PROBLEM_DEADLINE] = {503, SERVER, "deadline_exceeded", OVERLOADED},
     [SRV_PROBLEM_UNHEALTHY] = {503, SERVER, "engine_stalled", OVERLOADED},
+    [SRV_PROBLEM_CONNECTIONS] = {503, SERVER, "too_many_connections", OVERLOADED},
+    [SRV_PROBLEM_VERSION] = {505, INVALID, "http_version", INVALID},
 };
 
 enum srv_problem srv_problem_of(int code)

@@ -10,11 +10,13 @@
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
 #include "server/http/pump.h"
+#include "server/log.h"
 #include "server/server.h"
 
 enum {
     POOL_BYTES = 64 * 1024, /* of one connection: headers, and pieces of bodies and answers */
-    SPARE_SLOTS = 64,       /* libmicrohttpd's limit is never the one that is met */
+    SPARE_SLOTS = 128,      /* libmicrohttpd's limit is never the one that is met */
+    PROBE_SLOTS = 16,       /* beyond max_connections, for those who ask how it goes */
     DEAD_PEER_MS = 60000,
     PEM_MAX = 1 << 20,
     SEND_BYTES = 128 * 1024 /* the kernel's part of an answer nobody reads; it may double it */
@@ -30,14 +32,15 @@ static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
         *context = info ? srv_conn_open(s, mhd, info->connect_fd) : NULL;
         m->n_conns += *context != NULL;
-        if (s->n_conns >= s->options->max_connections)
-            srv_listen_pause(s->listen, true);
+        if (s->n_conns > s->max_conns && !srv_conn_give_way(s, *context) &&
+            s->n_conns >= s->max_conns + PROBE_SLOTS)
+            srv_listen_pause(s->listen, SRV_PAUSE_FULL);
     } else if (*context) {
         srv_conn_close(*context);
         *context = NULL;
         m->n_conns--;
-        if (s->n_conns < s->options->max_connections)
-            srv_listen_pause(s->listen, false);
+        if (s->n_conns < s->max_conns + PROBE_SLOTS)
+            srv_listen_resume(s->listen, SRV_PAUSE_FULL);
     }
 }
 
@@ -56,6 +59,16 @@ void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, sockle
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     if (MHD_add_connection(s->mhd->daemon, fd, addr, n) != MHD_YES)
         s->metrics.refused_connections++;
+}
+
+void srv_transport_exhausted(void *srv)
+{
+    struct srv *s = srv;
+    if (srv_conn_give_way(s, NULL) || s->told_exhausted)
+        return;
+    s->told_exhausted = true;
+    srv_log(SRV_LOG_WARN, NULL,
+            "no descriptor is left for a new connection: raise the limit of open files");
 }
 
 static void on_prepare(uv_prepare_t *prepare)

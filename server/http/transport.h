@@ -15,6 +15,8 @@ TR_NODISCARD int srv_transport_start(struct srv *s, struct tr_err *err);
 TR_NODISCARD int srv_transport_renew(struct srv *s, struct tr_err *err);
 /* An srv_accept_fn, arg = the server. */
 void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n);
+/* An srv_exhausted_fn, likewise: a connection between requests gives way. */
+void srv_transport_exhausted(void *srv);
 /* Ends every connection; no request may be open any more. Handles are closed by the loop. */
 void srv_transport_stop(struct srv *s);
 

@@ -326,22 +326,6 @@ def test_slow_requests_run_into_a_deadline(daemon):
     assert d.alive()
 
 
-def test_connection_limit_is_a_backlog(daemon):
-    d = daemon(max_connections=8)
-    held = [d.socket() for _ in range(8)]
-    harness.wait_for(lambda: len(os.listdir(f"/proc/{d.process.pid}/fd")) > 8)
-    with d.socket() as waiting, waiting.makefile("rb") as f:
-        waiting.sendall(head("GET", "/health"))
-        waiting.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            waiting.recv(1, socket.MSG_PEEK)
-        waiting.settimeout(harness.PATIENCE)
-        held.pop().close()
-        assert harness.read_reply(f)[0] == 200
-    for s in held:
-        s.close()
-
-
 def test_many_short_connections(demo):
     for _ in range(300):
         answer = demo.raw(head("GET", "/health", "Connection: close"))

@@ -1,0 +1,124 @@
+"""One client among many: slow, silent and idle ones take nothing from the others."""
+import json
+import socket
+
+import pytest
+
+import harness
+
+PROBE = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
+
+
+def head(method, path, *lines):
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
+
+
+def begin_upload(s, length, sent):
+    s.sendall(head("POST", "/v1/completions", "Content-Type: application/json", f"Content-Length: {length}"))
+    s.sendall(b" " * sent)
+
+
+def total(d, name):
+    return sum(v for k, v in harness.metrics(d).items() if k.startswith(f"trinityd_{name}{{"))
+
+
+def connections(d):
+    return total(d, "connections")
+
+
+def test_an_upload_that_falls_silent_ends(daemon):
+    """What was sent before is no credit."""
+    d = daemon(idle_timeout="1s")
+    with d.socket() as s, s.makefile("rb") as f:
+        begin_upload(s, 2 << 20, 3 << 19)
+        status, headers, body = harness.read_reply(f)
+        assert status == 408 and json.loads(body)["error"]["code"] == "request_timeout"
+        assert headers["x-request-id"] and headers["connection"] == "close"
+        assert f.read() == b""
+
+
+def test_large_bodies_leave_room_for_small_ones(daemon):
+    """Eight of the largest fill the memory for bodies."""
+    d = daemon()
+    held = [d.socket() for _ in range(8)]
+    for s in held:
+        begin_upload(s, 32 << 20, (32 << 20) - 1)
+    harness.wait_for(lambda: total(d, "request_body_bytes") >= 8 * ((32 << 20) - 1))
+    assert d.post("/v1/completions", PROBE).status == 200
+    more = d.post("/v1/completions", b" " * (1 << 20))
+    assert more.status == 429 and more.error["code"] == "too_many_bodies"
+    for s in held:
+        s.close()
+
+
+@pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])
+def test_an_answer_nobody_reads_ends(daemon, tmp_path, unix):
+    path = str(tmp_path / "socket")
+    d = daemon(idle_timeout="1s", unix_socket=path)
+    body = json.dumps({"content": "ab " * 500_000, "with_pieces": True}).encode()
+    with (socket.socket(socket.AF_UNIX) if unix else d.socket()) as s:
+        if unix:
+            s.connect(path)
+        s.sendall(head("POST", "/tokenize", "Content-Type: application/json", f"Content-Length: {len(body)}") + body)
+        s.recv(1)
+        harness.wait_for(lambda: connections(d) == 1)
+
+
+def test_a_long_answer_read_with_pauses_is_whole(demo):
+    """It is handed over in pieces."""
+    n = 200_000
+    body = json.dumps({"content": "ab " * n, "with_pieces": True}).encode()
+    with demo.socket() as s, s.makefile("rb") as f:
+        s.sendall(head("POST", "/tokenize", "Content-Type: application/json", f"Content-Length: {len(body)}") + body
+                  + head("GET", "/health"))
+        status, headers = harness.read_head(f)
+        left = int(headers["content-length"])
+        parts = []
+        while left:
+            parts.append(f.read(min(left, 100_001)))
+            left -= len(parts[-1])
+        pieces = json.loads(b"".join(parts))["tokens"]
+        assert "".join(p["piece"] for p in pieces) == "ab " * n
+        assert harness.read_reply(f)[0] == 200
+
+
+def test_idle_connections_give_way(daemon):
+    """At the limit the one that has been idle for the longest time is closed."""
+    d = daemon(max_connections=8)
+    held = [d.socket() for _ in range(8)]
+    harness.wait_for(lambda: connections(d) >= 8)
+    assert d.get("/health").status == 200
+    assert held[0].recv(1) == b""
+    held[7].sendall(head("GET", "/health"))
+    with held[7].makefile("rb") as f:
+        assert harness.read_reply(f)[0] == 200
+    for s in held:
+        s.close()
+
+
+def test_probes_are_answered_when_no_connection_is_idle(daemon):
+    d = daemon(max_connections=3)
+    held = [d.socket() for _ in range(3)]
+    for s in held:
+        s.sendall(head("POST", "/tokenize", "Content-Type: application/json", "Content-Length: 9", "Expect: 100-continue"))
+        assert s.recv(100).startswith(b"HTTP/1.1 100 ")
+    assert d.get("/livez").status == 200
+    refused = d.get("/v1/models")
+    assert refused.status == 503 and refused.error["code"] == "too_many_connections"
+    assert int(refused.headers["Retry-After"]) > 0
+    held.pop().close()
+    harness.wait_for(lambda: d.get("/v1/models").status == 200)
+    for s in held:
+        s.close()
+
+
+def test_few_open_files_mean_fewer_connections(daemon, tmp_path):
+    program = tmp_path / "trinityd"
+    program.write_text(f'#!/bin/sh\nulimit -n 64\nexec {harness.TRINITYD} "$@"\n')
+    program.chmod(0o755)
+    d = daemon(binary=program)
+    assert "max_connections is 32, not 4096" in d.log, d.log
+    held = [d.socket() for _ in range(100)]
+    assert d.get("/health").status == 200
+    for s in held:
+        s.close()

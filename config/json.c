@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/cancel.h"
 #include "config/json_scan.h"
 
 #define PARSE_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
@@ -20,7 +21,7 @@
 static pthread_once_t mark_once = PTHREAD_ONCE_INIT;
 
 /* A big integer is kept as a string that begins with this; nobody outside can write it. */
-enum { MARK_BYTES = 1 + 24 };
+enum { MARK_BYTES = 1 + 24, LONG_TEXT = 1 << 20 };
 static char mark[MARK_BYTES + 1] = "\001";
 
 static void make_mark(void)
@@ -38,6 +39,31 @@ static const char *big_digits(const struct json_t *node)
 {
     const char *s = json_string_value(node);
     return s && s[0] == mark[0] && strncmp(s, mark, MARK_BYTES) == 0 ? s + MARK_BYTES : NULL;
+}
+
+struct reader {
+    const char *at;
+    size_t left;
+};
+
+static size_t read_piece(void *to, size_t n, void *arg)
+{
+    struct reader *r = arg;
+    if (tr_cancel_asked())
+        return (size_t)-1;
+    n = TR_MIN(n, r->left);
+    memcpy(to, r->at, n);
+    r->at += n;
+    r->left -= n;
+    return n;
+}
+
+/* The document of a long text takes long: it can be called off. */
+static struct json_t *load(const char *bytes, size_t n, json_error_t *ret)
+{
+    struct reader r = {bytes, n};
+    return n > LONG_TEXT ? json_load_callback(read_piece, &r, PARSE_FLAGS, ret)
+                         : json_loadb(bytes, n, PARSE_FLAGS, ret);
 }
 
 /* file is NULL for bytes that came from elsewhere, which are given little memory. */
@@ -65,9 +91,10 @@ static int parse(struct json_t **ret, const char *bytes, size_t n, const char *f
         return tr_err_set(err, TR_ENOMEM, NULL, "%s%sout of memory", file, sep);
     }
     json_error_t e;
-    struct json_t *doc =
-        json_loadb(scan.big ? wide.data : bytes, scan.big ? wide.len : n, PARSE_FLAGS, &e);
+    struct json_t *doc = load(scan.big ? wide.data : bytes, scan.big ? wide.len : n, &e);
     tr_buf_done(&wide);
+    if (!doc && tr_cancel_asked())
+        return tr_err_set(err, TR_ECANCELED, NULL, "%s%scanceled", file, sep);
     if (!doc) {
         if (json_error_code(&e) == json_error_out_of_memory)
             return tr_err_set(err, TR_ENOMEM, NULL, "%s%sout of memory", file, sep);

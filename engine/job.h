@@ -27,12 +27,13 @@ struct tr_sampling {
     float frequency_penalty; /* times the number of its occurrences, this choice only */
     /* 1 = off; prompt and generated; divides positive, multiplies negative logits */
     float repetition_penalty;
-    uint64_t seed;        /* the draw is a function of (seed, choice, position) */
-    struct tr_bias *bias; /* owned by the job; ascending ids */
+    uint64_t seed; /* the draw is a function of (seed, choice, position) */
+    /* The lists belong to the job unless it borrows them: then they outlive it. */
+    struct tr_bias *bias; /* ascending ids */
     int n_bias;
-    int32_t *allowed; /* owned; ascending ids; n_allowed 0 = every id */
+    int32_t *allowed; /* ascending ids; n_allowed 0 = every id */
     int n_allowed;
-    int32_t *bad_words; /* owned; sequences of ids, each preceded by its length */
+    int32_t *bad_words; /* sequences of ids, each preceded by its length */
     int n_bad_words;    /* length of the array, not number of sequences */
     int n_logprobs;     /* -1 none, 0 the chosen token's only, k the k best as well */
 };
@@ -49,8 +50,9 @@ struct tr_job {
     int min_tokens; /* end-of-generation and stop ids are masked before this many */
     int n;          /* parallel samples, >= 1; choice indices 0..n-1 */
     struct tr_sampling sampling;
-    int32_t *stop_ids; /* owned */
+    int32_t *stop_ids; /* as the lists of the sampling */
     int n_stop_ids;
+    bool borrows; /* the lists */
     bool ignore_eos;
     /* -1 none; k: the logprob of every prompt token after the first, and the k best */
     int prompt_logprobs;

@@ -19,6 +19,7 @@
 #include "server/http/listen.h"
 #include "server/http/pump.h"
 #include "server/http/transport.h"
+#include "server/http/work.h"
 #include "server/load.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -26,6 +27,7 @@
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
+    WORK_MS = 2000,       /* the time in which workers have to see that they are called off */
     SPARE_FILES = 96      /* descriptors beside connections */
 };
 
@@ -83,6 +85,7 @@ static void end_now(struct srv *s)
 {
     s->closing = true;
     abort_calls(s);
+    srv_work_cancel_all(s);
     uv_timer_start(&s->drain, on_patience_end, LAST_WORDS_MS, 0);
 }
 
@@ -312,11 +315,32 @@ static void close_handle(uv_handle_t *handle, void *arg)
 static void abandon_connections(struct srv *s)
 {
     for (struct srv_conn *c = s->conns; c; c = c->next) {
+        if (c->req && c->req->phase == SRV_PHASE_BODY)
+            srv_conn_refuse(c, SRV_PROBLEM_DRAIN, "the daemon is shutting down");
         if (c->req)
             c->req->gone = true;
         srv_conn_resume(c);
     }
     srv_pump_run(s);
+}
+
+/* What workers do uses the tokenizer, and is called off; false: something does not listen. */
+static bool end_work(struct srv *s)
+{
+    srv_work_cancel_all(s);
+    uv_timer_start(&s->drain, on_patience_end, WORK_MS, 0);
+    uv_update_time(&s->loop);
+    int64_t until = srv_now(s) + WORK_MS;
+    while (s->n_working > 0 && srv_now(s) < until)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    return s->n_working == 0;
+}
+
+static void leave(const struct srv *s)
+{
+    srv_log(SRV_LOG_WARN, NULL, "ended with %d requests in the hands of workers", s->n_working);
+    srv_log_stop(LAST_WORDS_MS);
+    _exit(s->result < 0 ? 1 : 0);
 }
 
 /* The order of the end. */
@@ -325,8 +349,8 @@ static void close_all(struct srv *s)
     s->closing = true;
     srv_listen_stop(s->listen);
     abort_calls(s);
-    while (s->n_working > 0) /* they use the tokenizer */
-        uv_run(&s->loop, UV_RUN_ONCE);
+    if (!end_work(s))
+        leave(s);
     s->engine = tr_engine_close(s->engine); /* delivers the DONE events of everything that ran */
     srv_call_events(s);
     if (s->mhd) {

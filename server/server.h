@@ -25,9 +25,7 @@ struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
 struct srv_route;
-
-/* A longer body is read on a worker: two milliseconds are the loop's patience. */
-enum { SRV_INLINE_BYTES = 16 * 1024 };
+struct srv_work;
 
 enum srv_state {
     SRV_STATE_LOADING,
@@ -77,9 +75,10 @@ struct srv {
     bool told_exhausted;    /* that there was no descriptor left */
     struct srv_call *calls; /* all inference calls with open jobs */
     int n_conns, n_requests, n_calls;
-    int n_working;     /* requests on libuv's pool: the tokenizer must outlive them */
-    size_t body_bytes; /* request bodies held at this moment */
-    uint64_t next_id;  /* for ids of requests and answers */
+    struct srv_work *works; /* what libuv's pool has to do */
+    int n_working;          /* requests on libuv's pool: the tokenizer must outlive them */
+    size_t body_bytes;      /* request bodies held at this moment */
+    uint64_t next_id;       /* for ids of requests and answers */
     struct srv_metrics metrics;
 };
 

@@ -12,10 +12,12 @@ struct tr_job *tr_job_free(struct tr_job *job)
     if (!job)
         return NULL;
     free(job->prompt);
-    free(job->sampling.bias);
-    free(job->sampling.allowed);
-    free(job->sampling.bad_words);
-    free(job->stop_ids);
+    if (!job->borrows) {
+        free(job->sampling.bias);
+        free(job->sampling.allowed);
+        free(job->sampling.bad_words);
+        free(job->stop_ids);
+    }
     free(job);
     return NULL;
 }

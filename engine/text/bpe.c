@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cancel.h"
 #include "engine/text/unicode.h"
+
+enum { TURNS_A_LOOK = 1024 }; /* merges between looks at whether the work is called off */
 
 struct tr_bpe_symbol {
     int32_t id;         /* -1 = merged into the symbol before */
@@ -201,12 +204,14 @@ static int merge_all(const struct tr_bpe *b, struct tr_bpe_space *s, int32_t cou
         if (push(b, s, i))
             return TR_ENOMEM;
     }
-    while (s->n_heap > 0) {
+    for (unsigned turn = 0; s->n_heap > 0; turn++) {
         uint64_t top = pop(s);
         int32_t at = (int32_t)(top & UINT32_MAX), id = b->merged[top >> 32];
         int32_t next = symbols[at].next;
         const struct tr_merge *m;
 
+        if (turn % TURNS_A_LOOK == 0 && tr_cancel_asked())
+            return TR_ECANCELED;
         if (symbols[at].id < 0 || next < 0)
             continue;
         m = merge_slot(b, symbols[at].id, symbols[next].id);
@@ -228,6 +233,7 @@ static int encode(const struct tr_bpe *b, struct tr_bpe_space *s, const char *te
                   struct tr_ids *out)
 {
     int32_t count;
+    int code;
 
     assert(n > 0);
     if (n > INT32_MAX)
@@ -243,8 +249,9 @@ static int encode(const struct tr_bpe *b, struct tr_bpe_space *s, const char *te
         s->max_symbols = max;
     }
     count = make_symbols(b, s->symbols, text, n);
-    if (merge_all(b, s, count))
-        return TR_ENOMEM;
+    code = merge_all(b, s, count);
+    if (code)
+        return code;
     for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = s->symbols[i].next) {
         if (tr_ids_add(out, s->symbols[i].id))
             return TR_ENOMEM;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cancel.h"
 #include "engine/text/tokenizer_internal.h"
 #include "engine/text/unicode.h"
 
@@ -33,13 +34,16 @@ static int check_length(const struct encoding *e)
 
 static int put_id(struct encoding *e, int32_t id)
 {
+    if (tr_cancel_asked())
+        return TR_ECANCELED;
     return tr_ids_add(e->out, id) ? TR_ENOMEM : check_length(e);
 }
 
 static int encode_piece(void *arg, const char *piece, size_t n)
 {
     struct encoding *e = arg;
-    int code = tr_bpe_encode(&e->t->bpe, &e->bpe, piece, n, e->out);
+    int code =
+        tr_cancel_asked() ? TR_ECANCELED : tr_bpe_encode(&e->t->bpe, &e->bpe, piece, n, e->out);
 
     return code ? code : check_length(e);
 }

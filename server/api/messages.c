@@ -248,8 +248,7 @@ static int count_tokens(struct srv_req *req, struct tr_err *err)
     if (r < 0)
         return r;
     struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(tables, TR_ARRAY_LEN(tables), &root, NULL, req->strict, &p,
-                        err);
+    r = srv_fields_take(tables, TR_ARRAY_LEN(tables), &root, NULL, req->strict, &p, err);
     if (r == 0)
         r = count(req, &p, &t, err);
     srv_translation_done(&t);

@@ -10,6 +10,7 @@
 #include "server/call/outbox.h"
 #include "server/call/read.h"
 #include "server/http/reply.h"
+#include "server/http/task.h"
 #include "server/log.h"
 #include "server/server.h"
 
@@ -21,6 +22,7 @@ void srv_call_done(struct srv_call *c)
         srv_choice_done(&c->choices[i]);
     for (int i = 0; i < c->n_jobs; i++)
         srv_job_done(&c->jobs[i]);
+    tr_job_free(c->asked);
     free(c->choices);
     free(c->jobs);
     tr_stops_free(c->stops);
@@ -91,7 +93,9 @@ static void on_stop(struct srv_req *req)
     struct srv_call *c = req->owner;
     c->dead = true;
     c->srv->metrics.cancelled_calls++;
-    if (!c->reading)
+    if (c->reading)
+        srv_work_cancel(&c->work);
+    else
         cancel_jobs(c);
 }
 
@@ -322,16 +326,19 @@ static void read_body(struct srv_call *c)
     (void)srv_call_read(c, body->data ? body->data : "", body->len); /* says it in c->err */
 }
 
-static void on_work(uv_work_t *work)
+static struct srv_call *call_of(struct srv_work *work)
 {
-    read_body(work->data);
+    return (struct srv_call *)((char *)work - offsetof(struct srv_call, work));
 }
 
-static void on_worked(uv_work_t *work, int status)
+static void on_work(struct srv_work *work)
 {
-    (void)status;
-    struct srv_call *c = work->data;
-    c->srv->n_working--;
+    read_body(call_of(work));
+}
+
+static void on_worked(struct srv_work *work)
+{
+    struct srv_call *c = call_of(work);
     c->reading = false;
     after_reading(c);
 }
@@ -376,10 +383,9 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     s->calls = c;
     s->n_calls++;
     srv_later(req, &generator, c);
-    c->work.data = c;
-    if (req->body.len > SRV_INLINE_BYTES &&
-        uv_queue_work(&s->loop, &c->work, on_work, on_worked) == 0) {
-        s->n_working++;
+    c->work.run = on_work;
+    c->work.done = on_worked;
+    if (srv_task_is_long(req) && srv_work_start(s, &c->work)) {
         c->reading = true;
         return;
     }

@@ -8,11 +8,10 @@
 #ifndef TR_SERVER_CALL_CALL_H
 #define TR_SERVER_CALL_CALL_H
 
-#include <uv.h>
-
 #include "server/call/choice.h"
 #include "server/call/job.h"
 #include "server/http/request.h"
+#include "server/http/work.h"
 
 struct srv_call;
 
@@ -63,6 +62,8 @@ struct srv_call {
     char id[SRV_ID_BYTES + 16];
     int64_t created; /* unix seconds */
 
+    struct tr_job
+        *asked; /* its lists are borrowed by the job of each prompt; NULL before the first */
     struct srv_job *jobs; /* n_jobs of n_prompts */
     int n_jobs, n_prompts, n_open;
     struct srv_choice *choices; /* n_prompts * params.n, prompt-major */
@@ -81,7 +82,7 @@ struct srv_call {
     bool dead;         /* nobody listens any more */
     bool paused;
     int64_t first_ns, last_ns; /* of tokens, CLOCK_MONOTONIC; 0 = none yet */
-    uv_work_t work;
+    struct srv_work work;
 };
 
 /* Handles a request by an API: replies later. */

@@ -193,7 +193,7 @@ static int take_bad_words(struct tr_sampling *s, const struct tr_json *v,
 /* ---- what the engine is asked ---- */
 
 static int fill_sampling(struct tr_job *job, const struct srv_params *p,
-                         const struct srv_context *x, int number, struct tr_err *err)
+                         const struct srv_context *x, struct tr_err *err)
 {
     struct tr_sampling *s = &job->sampling;
     s->temperature = p->temperature < GREEDY_BELOW ? 0.0f : (float)p->temperature;
@@ -206,8 +206,6 @@ static int fill_sampling(struct tr_job *job, const struct srv_params *p,
     s->repetition_penalty = (float)p->repetition_penalty;
     s->n_logprobs = (int)p->logprobs;
     size_t vocab = (size_t)tr_tokenizer_size(x->tokenizer);
-    /* Without a seed each prompt draws its own: equal prompts get different answers. */
-    s->seed = tr_hash_link((struct tr_hash){x->random, 0}, &number, sizeof number).lo;
     int r = tr_json_given(&p->seed) ? tr_json_as_word(&p->seed, &s->seed, err) : 0;
     if (r == 0)
         r = take_bias(s, &p->logit_bias, x->tokenizer, err);
@@ -243,21 +241,14 @@ int srv_job_salt(const struct tr_json *cache_salt, uint64_t tenant, const uint64
     return 0;
 }
 
-/* A job for the prompt of that number, whose ids it takes over, also on failure. */
-static int make(struct tr_job **ret, const struct srv_params *p, const struct srv_context *x,
-                int number, struct tr_ids *prompt, struct tr_err *err)
+/* What every prompt is asked the same, read once. */
+static int make_asked(struct srv_call *c, struct tr_err *err)
 {
-    struct tr_job *job = calloc(1, sizeof *job);
-    if (!job) {
-        free(prompt->ids);
-        *prompt = (struct tr_ids){0};
+    const struct srv_params *p = &c->params;
+    const struct srv_context *x = &c->context;
+    struct tr_job *job = c->asked = calloc(1, sizeof *job);
+    if (!job)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    }
-    job->prompt = prompt->ids;
-    job->n_prompt = (int)prompt->n;
-    *prompt = (struct tr_ids){0};
-    int room = x->context_length - job->n_prompt;
-    job->max_tokens = p->max_tokens < 0 || p->max_tokens > room ? room : (int)p->max_tokens;
     job->open_ended = p->max_tokens < 0;
     job->min_tokens = (int)p->min_tokens;
     job->n = (int)p->n;
@@ -268,13 +259,34 @@ static int make(struct tr_job **ret, const struct srv_params *p, const struct sr
     job->cache_prompt = p->cache_prompt;
     if (x->timeout_ms > 0)
         job->deadline_ns = x->begun_ns + x->timeout_ms * 1000000;
-    int r = fill_sampling(job, p, x, number, err);
+    int r = fill_sampling(job, p, x, err);
     if (r == 0)
         r = srv_job_salt(&p->cache_salt, x->tenant, x->hash_key, job->cache_salt, err);
-    if (r < 0) {
-        tr_job_free(job);
-        return r;
+    return r;
+}
+
+/* A job for the prompt, whose ids it takes over, also on failure. */
+static int make(struct tr_job **ret, struct srv_call *c, struct tr_ids *prompt, struct tr_err *err)
+{
+    int r = c->asked ? 0 : make_asked(c, err);
+    struct tr_job *job = r == 0 ? malloc(sizeof *job) : NULL;
+    if (!job) {
+        free(prompt->ids);
+        *prompt = (struct tr_ids){0};
+        return r < 0 ? r : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     }
+    *job = *c->asked;
+    job->borrows = true;
+    /* Without a seed each prompt draws its own: equal prompts get different answers. */
+    if (!tr_json_given(&c->params.seed)) {
+        struct tr_hash secret = {c->context.random, 0};
+        job->sampling.seed = tr_hash_link(secret, &c->n_jobs, sizeof c->n_jobs).lo;
+    }
+    job->prompt = prompt->ids;
+    job->n_prompt = (int)prompt->n;
+    *prompt = (struct tr_ids){0};
+    int64_t wanted = c->params.max_tokens, room = c->context.context_length - job->n_prompt;
+    job->max_tokens = (int)(wanted < 0 ? room : TR_MIN(wanted, room));
     *ret = job;
     return 0;
 }
@@ -345,7 +357,7 @@ int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err
         *ids = (struct tr_ids){0};
         return r;
     }
-    r = make(&j->job, &c->params, &c->context, c->n_jobs, ids, err);
+    r = make(&j->job, c, ids, err);
     if (r < 0)
         return r;
     j->call = c;

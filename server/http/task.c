@@ -1,17 +1,25 @@
 #include "server/http/task.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "server/http/reply.h"
+#include "server/http/work.h"
 #include "server/server.h"
+
+enum {
+    INLINE_BYTES = 8 * 1024, /* of text can be tokenized twice meanwhile */
+    VALUE_BYTES = 16         /* the text that takes as long as one more value, however short */
+};
 
 struct task {
     struct srv_req *req; /* a reference */
     srv_task_fn fn;
     int result;
-    bool dead; /* nobody listens any more */
+    bool aside; /* a worker has it */
+    bool dead;  /* nobody listens any more */
     struct tr_err err;
-    uv_work_t work;
+    struct srv_work work;
 };
 
 static void on_proceed(struct srv_req *req)
@@ -21,13 +29,17 @@ static void on_proceed(struct srv_req *req)
 
 static void on_stop(struct srv_req *req)
 {
-    ((struct task *)req->owner)->dead = true;
+    struct task *t = req->owner;
+    t->dead = true;
+    if (t->aside)
+        srv_work_cancel(&t->work);
 }
 
 static const struct srv_generator generator = {on_proceed, on_stop};
 
 static void run(struct task *t)
 {
+    t->err = (struct tr_err){0};
     t->result = t->fn(t->req, &t->err);
     if (t->result == 0 && t->req->out.oom)
         t->result = tr_err_set(&t->err, TR_ENOMEM, NULL, "out of memory for the answer");
@@ -43,17 +55,19 @@ static void finish(struct task *t)
     free(t);
 }
 
-static void on_work(uv_work_t *work)
+static struct task *task_of(struct srv_work *work)
 {
-    run(work->data);
+    return (struct task *)((char *)work - offsetof(struct task, work));
 }
 
-static void on_worked(uv_work_t *work, int status)
+static void on_work(struct srv_work *work)
 {
-    (void)status;
-    struct task *t = work->data;
-    t->req->srv->n_working--;
-    finish(t);
+    run(task_of(work));
+}
+
+static void on_worked(struct srv_work *work)
+{
+    finish(task_of(work));
 }
 
 static void start(struct srv_req *req, srv_task_fn fn, bool aside)
@@ -65,19 +79,30 @@ static void start(struct srv_req *req, srv_task_fn fn, bool aside)
     }
     t->req = req;
     t->fn = fn;
-    t->work.data = t;
+    t->work.run = on_work;
+    t->work.done = on_worked;
+    t->result = tr_err_set(&t->err, TR_ECANCELED, NULL, "the daemon is shutting down");
+    t->aside = aside;
     srv_later(req, &generator, t);
-    if (aside && uv_queue_work(&req->srv->loop, &t->work, on_work, on_worked) == 0) {
-        req->srv->n_working++;
+    if (aside && srv_work_start(req->srv, &t->work))
         return;
-    }
+    t->aside = false;
     run(t);
     finish(t);
 }
 
+bool srv_task_is_long(const struct srv_req *req)
+{
+    size_t cost = req->body.len;
+    for (size_t i = 0; i < req->body.len && cost <= INLINE_BYTES; i++)
+        if (req->body.data[i] == ',')
+            cost += VALUE_BYTES;
+    return cost > INLINE_BYTES;
+}
+
 void srv_task_run(struct srv_req *req, srv_task_fn fn)
 {
-    start(req, fn, req->body.len > SRV_INLINE_BYTES);
+    start(req, fn, srv_task_is_long(req));
 }
 
 void srv_task_run_aside(struct srv_req *req, srv_task_fn fn)

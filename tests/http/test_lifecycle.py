@@ -529,3 +529,18 @@ def test_https_and_a_new_certificate(daemon, tmp_path):
     cert.write_text("nonsense")
     d.signal(signal.SIGHUP)
     d.wait_log("old certificate stays")
+
+
+def test_an_upload_under_way_at_the_end_hears_so(daemon):
+    """It is not waited for."""
+    d = daemon()
+    with d.socket() as s, s.makefile("rb") as f:
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                  b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
+        assert b" 100 " in f.readline() and f.readline() == b"\r\n"
+        d.signal(signal.SIGTERM)
+        status, headers, body = harness.read_reply(f)
+        assert status == 503 and json.loads(body)["error"]["code"] == "shutting_down"
+        assert int(headers["retry-after"]) > 0 and headers["connection"] == "close"
+        assert f.read() == b""
+    assert d.wait() == 0

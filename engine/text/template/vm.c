@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cancel.h"
 #include "config/json.h"
 #include "engine/text/template/unicode.h"
 
@@ -120,6 +121,8 @@ void tr_tpl_spend(struct tpl_vm *vm, uint64_t n)
     vm->steps += n;
     if (vm->steps > TPL_MAX_STEPS)
         tr_tpl_fail(vm, "template limit: steps");
+    if (tr_cancel_asked())
+        tr_tpl_fail(vm, "canceled");
 }
 
 void tr_tpl_enter(struct tpl_vm *vm)

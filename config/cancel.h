@@ -1,5 +1,6 @@
 /*
- * Work that may be called off: whoever starts work on a thread names a flag, and long loops look at it.
+ * Work that may be called off: whoever starts work on a thread names a flag, and long loops look
+ * at it.
  *
  * A thread without a flag works to the end.
  */

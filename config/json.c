@@ -41,14 +41,14 @@ static const char *big_digits(const struct json_t *node)
     return s && s[0] == mark[0] && strncmp(s, mark, MARK_BYTES) == 0 ? s + MARK_BYTES : NULL;
 }
 
-struct reader {
+struct text {
     const char *at;
     size_t left;
 };
 
 static size_t read_piece(void *to, size_t n, void *arg)
 {
-    struct reader *r = arg;
+    struct text *r = arg;
     if (tr_cancel_asked())
         return (size_t)-1;
     n = TR_MIN(n, r->left);
@@ -61,7 +61,7 @@ static size_t read_piece(void *to, size_t n, void *arg)
 /* The document of a long text takes long: it can be called off. */
 static struct json_t *load(const char *bytes, size_t n, json_error_t *ret)
 {
-    struct reader r = {bytes, n};
+    struct text r = {bytes, n};
     return n > LONG_TEXT ? json_load_callback(read_piece, &r, PARSE_FLAGS, ret)
                          : json_loadb(bytes, n, PARSE_FLAGS, ret);
 }

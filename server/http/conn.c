@@ -112,7 +112,7 @@ static int64_t moved(const struct srv_conn *c)
     return (int64_t)req->sent - queued;
 }
 
-/* Milliseconds after which a client that moves no bytes is given up; 0 = nothing is expected of it. */
+/* Milliseconds after which a client that moves no bytes is given up; 0 = it is not waited for. */
 static int64_t patience(const struct srv_conn *c)
 {
     const struct tr_options *o = c->srv->options;

@@ -48,8 +48,8 @@ void srv_conn_wake(struct srv_conn *c);
 void srv_conn_touch(struct srv_conn *c);
 /* Says on the wire what is wrong, where libmicrohttpd cannot, and ends the connection. */
 void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text);
-/* Ends the connection that has been between requests for the longest time; false: there is none but `newest` (NULL =
- * none). */
+/* Ends the connection that has been between requests for the longest time; false: there is none but
+ * `newest` (NULL = none). */
 bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest);
 /* A new wait begins now: for a request, its body, its answer being read. */
 void srv_conn_restart_timer(struct srv_conn *c);

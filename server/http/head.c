@@ -111,6 +111,18 @@ uint64_t srv_head_length(const struct srv_head *head)
     return n;
 }
 
+const char *srv_head_key(const struct srv_head *head)
+{
+    const char *bearer = head->authorization;
+    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0) {
+        bearer += 7;
+        bearer += strspn(bearer, " ");
+        if (*bearer)
+            return bearer;
+    }
+    return head->api_key && *head->api_key ? head->api_key : NULL;
+}
+
 static bool is_usable_id(const char *s)
 {
     size_t n = s ? strlen(s) : 0;

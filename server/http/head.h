@@ -11,8 +11,8 @@
 
 #include "server/http/request.h"
 
-/* One pass over the header block. NULL = absent. The strings are libmicrohttpd's and die with its call of the handler:
- * nothing keeps a srv_head, what is needed later is copied or worked out of it. */
+/* One pass over the header block. NULL = absent. The strings are libmicrohttpd's and die with its
+ * call of the handler: nothing keeps a srv_head, what is needed later is copied or worked out. */
 struct srv_head {
     const char *authorization, *api_key, *origin, *request_headers, *content_type, *expect,
         *request_id, *transfer_encoding, *content_length;
@@ -28,6 +28,8 @@ void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd);
 const char *srv_head_fault(const struct srv_head *head, const char *version, const char *uri);
 /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64. */
 uint64_t srv_head_length(const struct srv_head *head);
+/* The key the client showed, NULL if none; borrowed. */
+const char *srv_head_key(const struct srv_head *head);
 /* Takes over the client's request id if it is short and printable, or makes one. */
 void srv_head_id(const struct srv_head *head, struct srv_req *req);
 

@@ -39,19 +39,6 @@ static const char *allow_of(const struct srv_route *r)
     return texts[(r->get ? 1 : 0) + (r->post ? 2 : 0) + (r->delete ? 4 : 0)];
 }
 
-/* The key the client showed, NULL if none. */
-static const char *key_of(const struct srv_head *head)
-{
-    const char *bearer = head->authorization;
-    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0) {
-        bearer += 7;
-        bearer += strspn(bearer, " ");
-        if (*bearer)
-            return bearer;
-    }
-    return head->api_key && *head->api_key ? head->api_key : NULL;
-}
-
 /* Its time depends on the shown key's length only. */
 static bool equal_keys(const char *shown, const char *key)
 {
@@ -111,7 +98,8 @@ static srv_handler handler_of(const struct srv_req *req)
     }
 }
 
-/* Tells clients apart by their keys: by a number that means nothing outside this process, and by one that does. */
+/* Tells clients apart by their keys: by a number that means nothing outside this process, and by
+ * one that does. */
 static void identify(struct srv_req *req, const char *key)
 {
     const struct srv *s = req->srv;
@@ -127,7 +115,7 @@ static void identify(struct srv_req *req, const char *key)
 bool srv_route_admit(struct srv_req *req, const struct srv_head *head)
 {
     const struct srv_route *r = req->route;
-    const char *key = key_of(head);
+    const char *key = srv_head_key(head);
     if (!r && req->method == SRV_METHOD_OPTIONS && strcmp(req->path, "*") == 0)
         return true;
     if (!r) {

@@ -38,12 +38,12 @@ struct srv_route {
 
 /* Fills route, route_index and tail. */
 void srv_route_find(struct srv_req *req);
-/* Judges the header block and fills what comes of its key; false: refused (the reply is made), the body is not
- * wanted. */
+/* Judges the header block and fills what comes of its key; false: refused (the reply is made), the
+ * body is not wanted. */
 bool srv_route_admit(struct srv_req *req, const struct srv_head *head);
 /* Runs the handler of a request whose body is complete. */
 void srv_route_run(struct srv_req *req);
-/* The origin to name in Access-Control-Allow-Origin, NULL = no such header; borrowed from the head. */
+/* The origin to name in Access-Control-Allow-Origin, NULL = no such header; borrowed. */
 const char *srv_route_origin(const struct srv_req *req, const struct srv_head *head);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "server/http/head.h"
 #include "server/http/route.h"
 #include "server/server.h"
 
@@ -58,9 +59,9 @@ static void test_keys(void **state)
         {"Basic dTpw", "k2", "k2"},
     };
     for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
-        struct srv_req req = {
-            .head = {.authorization = cases[i].authorization, .api_key = cases[i].api_key}};
-        const char *key = srv_route_key(&req);
+        struct srv_head head = {.authorization = cases[i].authorization,
+                                .api_key = cases[i].api_key};
+        const char *key = srv_head_key(&head);
         assert_int_equal(key != NULL, cases[i].want != NULL);
         if (key)
             assert_string_equal(key, cases[i].want);
@@ -87,8 +88,9 @@ static void test_origins(void **state)
     for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
         struct tr_options options = {.cors_origin = cases[i].allowed};
         struct srv srv = {.options = &options};
-        struct srv_req req = {.srv = &srv, .head = {.origin = cases[i].origin}};
-        assert_ptr_equal(srv_route_origin(&req), cases[i].want ? cases[i].origin : NULL);
+        struct srv_req req = {.srv = &srv};
+        struct srv_head head = {.origin = cases[i].origin};
+        assert_ptr_equal(srv_route_origin(&req, &head), cases[i].want ? cases[i].origin : NULL);
     }
 }
 

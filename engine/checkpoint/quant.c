@@ -65,7 +65,7 @@ bool tr_quant_holds(const struct tr_quant *q, enum tr_wtype type)
 }
 
 /* The bounds of code - zero; E2M1 in halves. */
-static void set_bounds(struct tr_quant *q, bool symmetric)
+static void set_bounds(struct tr_quant *q)
 {
     int most = (1 << q->bits) - 1;
     switch (q->scheme) {
@@ -79,8 +79,8 @@ static void set_bounds(struct tr_quant *q, bool symmetric)
         q->highest = most;
         break;
     default:
-        q->lowest = q->zeros.rows && !symmetric ? -most : -(1 << (q->bits - 1));
-        q->highest = q->zeros.rows && !symmetric ? most : (1 << (q->bits - 1)) - 1;
+        q->lowest = q->zeros.rows && !q->symmetric ? -most : -(1 << (q->bits - 1));
+        q->highest = q->zeros.rows && !q->symmetric ? most : (1 << (q->bits - 1)) - 1;
         break;
     }
 }
@@ -130,7 +130,7 @@ static int find_module(struct tr_module *m, const char *suffix)
     int r = tr__quant_scheme(m, suffix);
     if (r)
         return r;
-    set_bounds(m->q, m->config->symmetric);
+    set_bounds(m->q);
     choose_type(m->q);
     name_scheme(m->q);
     return 0;

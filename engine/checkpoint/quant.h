@@ -43,6 +43,7 @@ struct tr_quant {
     int group;      /* columns that share a scale */
     int block_rows; /* rows that do */
     bool minus_one; /* stored zero points are less one */
+    bool symmetric; /* all zero points are in the middle */
     bool over;      /* `factor` divides the scales, else it multiplies them */
     float factor;
     struct tr_part codes, scales, zeros, biases;

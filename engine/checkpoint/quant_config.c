@@ -149,8 +149,6 @@ static int read_gptq(const struct tr_json *q, struct tr_quant_config *c, struct 
     if (!r)
         r = tr_json_opt_string(q, "checkpoint_format", &format, NULL, err);
     if (!r)
-        r = tr_json_opt_bool(q, "sym", &c->symmetric, err);
-    if (!r)
         r = tr_json_opt_bool(q, "desc_act", &c->ordered, err);
     if (!r)
         r = read_bits(q, "bits", c, err);

@@ -25,7 +25,6 @@ struct tr_quant_config {
     unsigned shifted; /* of these, those that are only named with zero points */
     bool ordered;     /* columns have an order of their own: there is a g_idx */
     int group;        /* GPTQ, AWQ, MLX: columns that share a scale; -1 = all of them */
-    bool symmetric;   /* GPTQ: every zero point is the middle */
     bool minus_one;   /* GPTQ: zero points are stored less one */
     int block[2];     /* FP8: rows and columns that share a scale; 0 = not in blocks */
     struct tr_json modules; /* MLX: what holds for single modules, by their names; borrowed */

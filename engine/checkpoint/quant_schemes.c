@@ -276,8 +276,8 @@ static int find_fp4(struct tr_module *m)
     return r;
 }
 
-/* Are all zero points of a symmetric matrix where they are said to be? */
-static int check_middle(const struct tr_module *m)
+/* Are all zero points in the middle? Then codes take a bit less than they might. */
+static int find_middle(const struct tr_module *m)
 {
     struct tr_quant *q = m->q;
     size_t n = (size_t)(q->zeros.rows * q->zeros.cols);
@@ -287,10 +287,9 @@ static int check_middle(const struct tr_module *m)
                   : tr_err_set(m->err, TR_ENOMEM, NULL, "out of memory");
     for (int b = 0; b + q->bits <= 32; b += q->bits)
         want |= ((1U << (q->bits - 1)) - (uint32_t)q->minus_one) << b;
-    for (size_t i = 0; i < n && !r && 32 % q->bits == 0; i++)
-        if (words[i] != want)
-            r = tr__quant_fail(m, beside(m, "qzeros"),
-                               "config.json says that the codes are symmetric");
+    q->symmetric = 32 % q->bits == 0;
+    for (size_t i = 0; i < n && !r && q->symmetric; i++)
+        q->symmetric = words[i] == want;
     free(words);
     return r;
 }
@@ -323,7 +322,7 @@ static int find_transposed(struct tr_module *m)
         r = expect(m, "qzeros", &q->zeros, q->scales.rows, n * bits / 32);
     if (!r && !awq)
         r = take_index(m, "g_idx");
-    return r || awq || !m->config->symmetric ? r : check_middle(m);
+    return r ? r : find_middle(m);
 }
 
 static int find_mlx(struct tr_module *m)

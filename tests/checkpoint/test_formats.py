@@ -236,6 +236,14 @@ def gptq(bits, form):
             {"qweight": ("I32", words(bits, N)), "qzeros": ("I32", words(2, bits)), "scales": ("F16", halves(2, N))})
 
 
+def middle(method, bits, zeros):
+    """All zero points where a symmetric matrix has them, whatever config.json says of that."""
+    c = dict(quant_method=method, bits=bits, group_size=32, sym=False)
+    order = words(bits, N) if method == "gptq" else words(K, N // 8)
+    return (dict(quantization_config=c), {"qweight": ("I32", order), "scales": ("F16", halves(1, N)),
+                                          "qzeros": ("I32", np.full((1, N * bits // 32), zeros, np.uint32))})
+
+
 def mlx(bits):
     return (dict(quantization=dict(bits=bits, group_size=32)),
             {"weight": ("U32", words(N, bits)), "scales": ("F16", halves(N, 1)), "biases": ("F16", -halves(N, 1))})
@@ -250,6 +258,10 @@ WIDTHS = {
     **{f"int{b}": (packed(b, False), "q4_0" if b < 5 else "q5_0" if b < 6 else "q8_0") for b in range(2, 9)},
     **{f"int{b} with zero points": (packed(b, True), "q4_0" if b < 4 else "q5_0" if b < 5 else "q8_0") for b in range(2, 9)},
     **{f"gptq {b} {form}": (gptq(b, form), "q8_0") for b in (2, 3, 4, 8) for form in ("gptq", "gptq_v2")},
+    "symmetric gptq 4": (middle("gptq", 4, 0x77777777), "q4_0"),
+    "symmetric gptq 8": (middle("gptq", 8, 0x7F7F7F7F), "q8_0"),
+    "nearly symmetric gptq 4": (middle("gptq", 4, 0x77777767), "q5_0"),
+    "symmetric awq": (middle("awq", 4, 0x88888888), "q4_0"),
     **{f"mlx {b}": (mlx(b), "q4_1" if b < 5 else "q5_1" if b < 6 else "q8_0") for b in (2, 3, 4, 5, 6, 8)},
     **{f"int8 {s}": (int8(*s), "q8_0") for s in ((1,), (N,), (N, 1), (N, 2))},
 }
@@ -470,7 +482,6 @@ CONFIGS = {
     "GPTQ of marlin": ("gptq", quant(checkpoint_format="marlin"), '"marlin" is not supported'),
     "GPTQ group": ("gptq", quant(group_size=64), "scales"),
     "GPTQ bits": ("gptq", quant(bits=8), "scales"),
-    "GPTQ symmetric": ("gptq", quant(sym=True), "qzeros: config.json says that the codes are symmetric"),
     "AWQ gemv": ("awq", quant(version="gemv"), '"gemv" is not supported'),
     "AWQ bits": ("awq", quant(bits=8), "bits"),
     "AWQ group": ("awq", quant(group_size=32), "scales"),

@@ -154,3 +154,64 @@ def test_cut_off(tmp_path, name):
     for n in (1, 33, len(data) // 2):
         path.write_bytes(data[:-n])
         tool.refused(path, "m.gguf")
+
+
+# ---- files that went wrong on their way ----
+
+CORPUS = harness.ROOT / "tests" / "fuzz" / "corpus" / "gguf" / "types.gguf"
+
+
+def every_type():
+    """The smallest file with a matrix of every type: rows of 256, or of 32 where a block is that short."""
+    c, w = fx.f1(**{**WIDE, "intermediate_size": 32, "moe_intermediate_size": 32, "num_attention_heads": 1, "head_dim": 16})
+    rng = np.random.default_rng(9)
+    small = sorted(blocks.TYPES, key=lambda t: blocks.SIZES[t][1] / blocks.SIZES[t][0])  # the embedding comes first
+    turns = {32: [t for t in small if blocks.SIZES[t][0] == 32],
+             256: [t for t in small if blocks.SIZES[t][0] > 32 and t not in ("Q4_K", "Q5_K")]}
+    used, tensors = set(), {}
+    for name, x in tool.gguf_tensors(c, w).items():
+        k = x.shape[-1]
+        if x.ndim > 1 and k in turns and "gate_inp" not in name:
+            kind = turns[k][len(used & set(turns[k])) % len(turns[k])]
+            used.add(kind)
+            tensors[name], _ = block_tensor(kind, x.shape, rng)
+        else:
+            tensors[name] = (0, x.shape[::-1], np.ascontiguousarray(x, np.float32).tobytes())
+    assert not set(turns[256]) - used, set(turns[256]) - used
+    [scaled] = [n for n, t in tensors.items() if t[0] == IDS["NVFP4"]]
+    factors = np.array([0.5, 2][:2 if "_exps" in scaled else 1], np.float32)
+    tensors[scaled.replace(".weight", ".scale")] = (0, factors.shape, factors.tobytes())
+    return tool.gguf_bytes(tool.metadata(c), tensors)
+
+
+def test_corpus():
+    """The fuzzer starts from a file with all types, which every_type makes."""
+    assert CORPUS.read_bytes() == every_type()
+    assert tool.facts(CORPUS)["warnings"] == ""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_mutations(tmp_path, seed):
+    """Whatever is changed in the header or the data, it loads, or it is refused in a line."""
+    rng = np.random.default_rng(seed)
+    data = bytearray(CORPUS.read_bytes())
+    header = data.index(b"blk.0.attn_q.weight") + 4096
+    for at in rng.integers(0, header if seed % 4 else len(data), 1 + seed % 7):
+        data[at] = int(rng.integers(256))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(data)
+    p = tool.run(path, choice=("auto", "f32", "q8_0", "q4_0", "bf16")[seed % 5])
+    assert p.returncode in (0, 1) and p.stderr.count("\n") == p.returncode, (p.returncode, p.stderr)
+
+
+def test_packed_cache(tmp_path):
+    """A second start takes the same weights from the cache; another factor of NVFP4 is another model."""
+    c, meta, tensors, values = scaled()
+    path = write(tmp_path / "m.gguf", meta, tensors)
+    (tmp_path / "cache").mkdir()
+    first = tool.facts(path, cache=tmp_path / "cache")
+    again = tool.facts(path, cache=tmp_path / "cache")
+    assert again["warnings"] == "" and again["fingerprint"] == first["fingerprint"]
+    tensors["blk.0.attn_q.scale"] = (0, (1,), np.float32(0.38).tobytes())
+    other = tool.facts(write(path, meta, tensors), cache=tmp_path / "cache")
+    assert "stale" in other["warnings"] and other["fingerprint"] != first["fingerprint"]

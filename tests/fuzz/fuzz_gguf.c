@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(pool || tr_pool_open(&pool, 1, &err) == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct tr_checkpoint *checkpoint = NULL;
-    struct tr_weights_options options = {.choice = TR_WEIGHTS_F32, .pool = pool};
+    struct tr_weights_options options = {.choice = size % 2 ? TR_WEIGHTS_F32 : TR_WEIGHTS_AUTO,
+                                         .pool = pool};
     if (tr_checkpoint_open(&checkpoint, path, &err) != 0) {
         assert(checkpoint == NULL && err.msg[0] != '\0');
         close(fd);

@@ -59,8 +59,10 @@ def test_many_samples_run_beside_others(daemon):
     d = daemon(kv_cache="1GiB")
     big = Reader(d, {**LONG, "prompt": "Once upon a time", "n": 128})
     assert big.begun.wait(harness.PATIENCE)
+    before = gauge(d, "steps_total")
     for _ in range(3):
         assert d.complete(prompt="hello", max_tokens=2)["usage"]["completion_tokens"] == 2
+    assert gauge(d, "steps_total") - before < 1500, "of 7,000; three or so each, and what a busy client misses"
     assert not big.ended
     big.close()
     harness.wait_for(lambda: gauge(d, "requests_running") == 0)

@@ -24,8 +24,9 @@
 #define TR_OPTION_MAP(X)                                                                           \
     X(STRING, model, "config/demo", NULL, 0, 0, TR_FOR_ENGINE, 0,                                  \
       "checkpoint: a folder (config.json, *.safetensors, tokenizer.json) or a .gguf file")         \
-    X(STRING, served_model_name, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                \
-      "the id in /v1/models; by default the folder's or file's name")                              \
+    X(LIST, served_model_name, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                  \
+      "ids in /v1/models, the first of them the usual one; * among them answers to any; by "       \
+      "default the folder's or file's name, of a hub snapshot the repository's")                   \
     X(STRING, generation_defaults, "auto", NULL, 0, 0, TR_FOR_SERVE, 0,                            \
       "sampling where a request is silent: auto (what the checkpoint recommends), none, or "       \
       "fields: temperature=0.15,top_k=50")                                                         \

@@ -201,16 +201,35 @@ static void on_checked(uv_async_t *async)
         srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg); /* tried once more when loaded */
 }
 
+/* A copy: workers look at them while the options may be read again. */
+static int take_names(struct srv *s)
+{
+    const struct tr_strings *given = &s->options->served_model_name;
+    s->names = calloc(given->n + 1, sizeof *s->names);
+    const char *first = NULL;
+    for (size_t i = 0; s->names && i < given->n; i++) {
+        s->names[s->n_names] = strdup(given->items[i]);
+        if (!s->names[s->n_names])
+            return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
+        s->n_names++;
+        if (!first && strcmp(given->items[i], "*") != 0)
+            first = given->items[i];
+    }
+    s->model = strdup(first ? first : s->info->name);
+    if (!s->names || !s->model)
+        return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
+    return 0;
+}
+
 static int begin_serving(struct srv *s)
 {
     s->info = tr_engine_info(s->engine);
     s->tokenizer = tr_engine_tokenizer(s->engine);
-    s->model =
-        strdup(s->options->served_model_name ? s->options->served_model_name : s->info->name);
-    if (!s->model)
-        return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
-    int r = srv_defaults_open(&s->defaults, s->options->generation_defaults, &s->info->sampling,
-                              &s->error);
+    int r = take_names(s);
+    if (r < 0)
+        return r;
+    r = srv_defaults_open(&s->defaults, s->options->generation_defaults, &s->info->sampling,
+                          &s->error);
     if (r < 0) { /* the option was looked at before: the checkpoint's own values are out of range */
         srv_log(SRV_LOG_WARN, NULL, "what the checkpoint recommends is not used: %s", s->error.msg);
         r = srv_defaults_open(&s->defaults, "none", NULL, &s->error);
@@ -366,6 +385,9 @@ static void close_all(struct srv *s)
     tr_chat_close(s->chat);
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);
+    for (size_t i = 0; i < s->n_names; i++)
+        free(s->names[i]);
+    free(s->names);
     free(s->model);
     tr_json_free(s->defaults);
 }

@@ -62,8 +62,10 @@ struct srv {
     const struct tr_tokenizer *tokenizer;
     struct tr_chat *chat; /* NULL: the checkpoint has no chat template */
     char *model;          /* the name served; owned */
-    struct json_t
-        *defaults; /* of request fields: what the checkpoint recommends, or the option says */
+    char **names;         /* ids that it answers to, owned; "*": any */
+    size_t n_names;
+    /* of request fields: what the checkpoint recommends, or the option says */
+    struct json_t *defaults;
     char fingerprint[64]; /* system_fingerprint */
     int64_t created;      /* unix seconds of the start */
     uint64_t hash_key[2]; /* random; keys tenant and cache salts */

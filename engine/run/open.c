@@ -37,18 +37,32 @@ static int check_options(const struct tr_engine_options *o, struct tr_err *err)
     return 0;
 }
 
-/* The last component of the path, without ".gguf". */
+static bool is_commit(const char *s)
+{
+    return strlen(s) == 40 && strspn(s, "0123456789abcdef") == 40;
+}
+
+/* The last component of what the path leads to, without ".gguf"; of a snapshot in the hub's cache,
+ * models--OWNER--NAME/snapshots/COMMIT, the NAME. */
 static char *model_name(const char *path)
 {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    size_t begin = n;
-    while (begin && path[begin - 1] != '/')
-        begin--;
-    if (n - begin > 5 && strncmp(path + n - 5, ".gguf", 5) == 0)
+    char *real = realpath(path, NULL);
+    if (!real)
+        return NULL;
+    char *name = strrchr(real, '/') + 1;
+    char *snapshots = strstr(real, "/snapshots/");
+    if (snapshots && is_commit(name)) {
+        *snapshots = '\0';
+        name = strrchr(real, '/') + 1;
+        for (char *dashes; (dashes = strstr(name, "--"));)
+            name = dashes + 2;
+    }
+    size_t n = strlen(name);
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
         n -= 5;
-    return strndup(path + begin, n - begin);
+    char *ret = strndup(n ? name : "model", n ? n : 5);
+    free(real);
+    return ret;
 }
 
 static int open_model(struct tr_engine *e, struct tr_err *err)

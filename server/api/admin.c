@@ -7,11 +7,11 @@
 #include "server/http/reply.h"
 #include "server/server.h"
 
-static void add_model(struct tr_buf *out, const struct srv *s)
+static void add_model(struct tr_buf *out, const struct srv *s, const char *name)
 {
     const struct tr_engine_info *info = s->info;
     tr_buf_adds(out, "{\"id\":");
-    tr_json_quote(out, s->model, strlen(s->model));
+    tr_json_quote(out, name, strlen(name));
     tr_buf_addf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"trinityd\",\"root\":",
                 (long long)s->created);
     tr_json_quote(out, s->model, strlen(s->model));
@@ -29,18 +29,28 @@ static void add_model(struct tr_buf *out, const struct srv *s)
 static void get_models(struct srv_req *req)
 {
     tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
-    add_model(&req->out, req->srv);
+    const struct srv *s = req->srv;
+    add_model(&req->out, s, s->model);
+    for (size_t i = 0; i < s->n_names; i++)
+        if (strcmp(s->names[i], "*") != 0 && strcmp(s->names[i], s->model) != 0) {
+            tr_buf_addc(&req->out, ',');
+            add_model(&req->out, s, s->names[i]);
+        }
     tr_buf_adds(&req->out, "]}");
     srv_reply(req, 200, "application/json");
 }
 
 static void get_model(struct srv_req *req)
 {
-    if (strcmp(req->tail, req->srv->model) != 0) {
+    const struct srv *s = req->srv;
+    bool found = strcmp(req->tail, s->model) == 0;
+    for (size_t i = 0; i < s->n_names; i++)
+        found |= strcmp(req->tail, s->names[i]) == 0;
+    if (!found || strcmp(req->tail, "*") == 0) {
         srv_refuse(req, SRV_PROBLEM_MODEL, "model", "no such model is served here");
         return;
     }
-    add_model(&req->out, req->srv);
+    add_model(&req->out, s, req->tail);
     srv_reply(req, 200, "application/json");
 }
 

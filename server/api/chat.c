@@ -50,8 +50,8 @@ static const struct srv_field prompt_rows[] = {
 const struct srv_table srv_apply_template_fields = {prompt_rows, TR_ARRAY_LEN(prompt_rows)};
 
 static const struct srv_field own_rows[] = {
-    SRV_OPT_INT_FIELD("max_tokens", AT(max_tokens), 0, INT64_MAX, -1,
-                      "longest answer; absent: what the context leaves"),
+    SRV_OPT_INT_FIELD("max_tokens", AT(max_tokens), -1, INT64_MAX, SRV_ABSENT,
+                      "longest answer; absent and -1: what the context leaves"),
     SRV_BOOL_FIELD("logprobs", AT(want_logprobs), false, "log probability of every token"),
     SRV_OPT_INT_FIELD("top_logprobs", AT(top_logprobs), 0, SRV_MAX_LOGPROBS, -1,
                       "with logprobs: so many alternatives to each token"),

@@ -23,8 +23,9 @@ static const struct srv_field own_fields[] = {
         "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"array\",\"minItems\":1,"
         "\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":@}}}]",
         "text, token ids, or a list of either"),
-    SRV_OPT_INT_FIELD("max_tokens", AT(max_tokens), 0, INT64_MAX, -1,
-                      "longest answer, 16 if absent; 0 with echo or prompt_logprobs only"),
+    SRV_OPT_INT_FIELD(
+        "max_tokens", AT(max_tokens), -1, INT64_MAX, SRV_ABSENT,
+        "longest answer, 16 if absent, -1: no limit; 0 with echo or prompt_logprobs only"),
     SRV_OPT_INT_FIELD("logprobs", AT(logprobs), 0, SRV_MAX_LOGPROBS, -1,
                       "log probability of every token and so many alternatives"),
     SRV_BOOL_FIELD("echo", AT(echo), false, "the answer begins with the prompt"),

@@ -32,6 +32,7 @@ void srv_call_done(struct srv_call *c)
     srv_turn_rules_done(&c->rules);
     tr_buf_done(&c->scratch);
     tr_buf_done(&c->head);
+    free(c->model);
     tr_buf_done(&c->repeated);
 }
 
@@ -350,6 +351,8 @@ static struct srv_context context_of(const struct srv_req *req)
         .tokenizer = s->tokenizer,
         .chat = s->chat,
         .model = s->model,
+        .names = (const char *const *)s->names,
+        .n_names = s->n_names,
         .defaults = s->defaults,
         .context_length = s->info->context_length,
         .max_choices = s->options->max_choices,

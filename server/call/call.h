@@ -40,7 +40,9 @@ struct srv_api {
 struct srv_context {
     const struct tr_tokenizer *tokenizer;
     const struct tr_chat *chat; /* NULL = the checkpoint has no template */
-    const char *model;
+    const char *model;          /* the id that answers bear */
+    const char *const *names;   /* ids that are answered to besides; "*": any */
+    size_t n_names;
     struct json_t *defaults; /* fields that hold where a request is silent; borrowed, only read */
     int context_length, max_choices, max_queue;
     bool strict;
@@ -73,6 +75,7 @@ struct srv_call {
     int n_stops;
     struct tr_buf scratch;
     struct tr_buf head;     /* how its answer or each chunk begins, once it was made */
+    char *model;            /* the id that the request has asked for, if it is another; owned */
     struct tr_buf repeated; /* of responses: fields of the request that the answer repeats */
     int n_events;           /* of event streams that count them or have a first one */
 

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/call/call.h"
 #include "server/call/outbox.h"
 
 enum {
+    MAX_NAME = 256, /* bytes of a model's name that any answers to */
     MAX_STOPS = 64,
     MAX_STOP_BYTES = 4096 /* each */
 };
@@ -18,8 +20,8 @@ enum {
 static const struct srv_field common[] = {
     SRV_VALUE_FIELD("model", AT(model), "\"type\":[\"string\",\"null\"]",
                     "the served model's id; absent: that model"),
-    SRV_OPT_INT_FIELD("max_completion_tokens", AT(max_completion_tokens), 0, MAX_LENGTH, -1,
-                      "longest answer; wins over max_tokens"),
+    SRV_OPT_INT_FIELD("max_completion_tokens", AT(max_completion_tokens), -1, MAX_LENGTH,
+                      SRV_ABSENT, "longest answer; wins over max_tokens"),
     SRV_INT_FIELD("min_tokens", AT(min_tokens), 0, INT_MAX, 0,
                   "no end and no stop before so many tokens"),
     SRV_NUMBER_FIELD("temperature", AT(temperature), 0, 2, 1, "0 takes the best token"),
@@ -139,7 +141,17 @@ static const char *excerpt(char buf[80], const char *s, size_t n)
     return buf;
 }
 
-static int check_model(const struct srv_params *p, const char *model, struct tr_err *err)
+/* Whether the model answers to a name: its own, one of the list, or any. */
+static bool is_served(const struct srv_context *context, const char *name)
+{
+    bool found = strcmp(name, context->model) == 0;
+    for (size_t i = 0; i < context->n_names; i++)
+        found |= strcmp(name, context->names[i]) == 0 || strcmp("*", context->names[i]) == 0;
+    return found && strlen(name) <= MAX_NAME;
+}
+
+int srv_params_model(const struct srv_params *p, const struct srv_context *context, char **ret,
+                     struct tr_err *err)
 {
     if (!tr_json_given(&p->model))
         return 0;
@@ -149,10 +161,13 @@ static int check_model(const struct srv_params *p, const char *model, struct tr_
     int r = tr_json_as_string(&p->model, &name, &n, err);
     if (r < 0)
         return r;
-    if (n == strlen(model) && memcmp(name, model, n) == 0)
-        return 0;
-    return tr_err_set(err, TR_ENOTFOUND, "model", "the model %s does not exist",
-                      excerpt(text, name, n));
+    if (strlen(name) != n || !is_served(context, name))
+        return tr_err_set(err, TR_ENOTFOUND, "model", "the model %s does not exist",
+                          excerpt(text, name, n));
+    *ret = strcmp(name, context->model) == 0 ? NULL : strdup(name);
+    if (!*ret && strcmp(name, context->model) != 0)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    return 0;
 }
 
 static int check_stream_options(struct srv_params *p, struct tr_err *err)
@@ -187,17 +202,15 @@ static int check_response_format(const struct srv_params *p, struct tr_err *err)
     return r;
 }
 
-int srv_params_check(struct srv_params *p, const char *model, int max_choices, struct tr_err *err)
+int srv_params_check(struct srv_params *p, int max_choices, struct tr_err *err)
 {
     p->include_usage = p->continuous_usage = false;
-    int r = check_model(p, model, err);
-    if (r == 0)
-        r = check_stream_options(p, err);
+    int r = check_stream_options(p, err);
     if (r == 0)
         r = check_response_format(p, err);
     if (r < 0)
         return r;
-    if (p->max_completion_tokens >= 0)
+    if (p->max_completion_tokens != SRV_ABSENT)
         p->max_tokens = p->max_completion_tokens;
     if (p->max_tokens >= 0 && p->min_tokens > p->max_tokens)
         return tr_err_set(err, TR_EINVAL, "min_tokens",

@@ -30,10 +30,15 @@ int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
     struct tr_json defaults = tr_json_root(c->context.defaults, NULL);
     r = srv_fields_take(c->api->tables, c->api->n_tables, &root, &defaults, c->context.strict,
                         &c->params, &c->err);
-    if (r == 0 && c->params.max_tokens < 0 && c->params.max_completion_tokens < 0)
+    if (r == 0 && c->params.max_tokens == SRV_ABSENT &&
+        c->params.max_completion_tokens == SRV_ABSENT)
         c->params.max_tokens = c->api->default_max_tokens;
     if (r == 0)
-        r = srv_params_check(&c->params, c->context.model, c->context.max_choices, &c->err);
+        r = srv_params_model(&c->params, &c->context, &c->model, &c->err);
+    if (r == 0 && c->model)
+        c->context.model = c->model;
+    if (r == 0)
+        r = srv_params_check(&c->params, c->context.max_choices, &c->err);
     if (r == 0)
         r = srv_params_stops(&c->stops, &c->params, &c->stop_texts, &c->n_stops, &c->err);
     if (r == 0)

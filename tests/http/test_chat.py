@@ -277,8 +277,8 @@ def test_a_checkpoint_without_a_template(tmp_path, daemon):
 
 GOOD = {"messages": USER, "max_tokens": 2, "temperature": 0}
 BAD_FIELDS = [
-    ("stream", "false"), ("max_tokens", "10"), ("max_tokens", 1.5), ("max_tokens", -1), ("max_tokens", 0),
-    ("max_completion_tokens", -1), ("temperature", "hot"), ("temperature", []), ("stop", 5), ("seed", "x"), ("n", 0), ("n", 100000),
+    ("stream", "false"), ("max_tokens", "10"), ("max_tokens", 1.5), ("max_tokens", -2), ("max_tokens", 0),
+    ("max_completion_tokens", -2), ("temperature", "hot"), ("temperature", []), ("stop", 5), ("seed", "x"), ("n", 0), ("n", 100000),
     ("logit_bias", []), ("tools", {}), ("tools", [5]), ("tools", [{"type": "function"}]),
     ("tools", [{"type": "function", "function": {}}]), ("tools", [{"type": "function", "function": {"name": ""}}]),
     ("tools", [{"type": "function", "function": {"name": "x" * 65}}]), ("tools", [F] * 129),

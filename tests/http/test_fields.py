@@ -1,5 +1,6 @@
 """Request fields: types, ranges, nulls, and every refusal naming what is wrong."""
 import json
+import shutil
 
 import pytest
 
@@ -19,7 +20,7 @@ def refused(d, body, param=..., status=400):
 
 
 BAD_FIELDS = [
-    ("stream", "false"), ("max_tokens", "10"), ("max_tokens", 1.5), ("max_tokens", -1), ("max_tokens", True),
+    ("stream", "false"), ("max_tokens", "10"), ("max_tokens", 1.5), ("max_tokens", -2), ("max_tokens", True),
     ("temperature", "hot"), ("temperature", []), ("temperature", -0.1), ("temperature", 2.1), ("temperature", 1e38),
     ("stop", 5), ("stop", ""), ("stop", [""]), ("stop", ["a", 5]), ("stop", {}), ("stop", ["x"] * 65),
     ("seed", "x"), ("seed", 1.5), ("n", 0), ("n", -1), ("n", 129), ("n", 100000), ("n", 1e9), ("n", True),
@@ -203,3 +204,48 @@ def test_capabilities_come_from_the_table_that_validates(f1):
             refused(f1, {**GOOD, name: str(low)}, name)
         elif schema.get("type") == ["boolean", "null"]:
             refused(f1, {**GOOD, name: "true"}, name)
+
+
+def test_minus_one_is_no_limit(demo):
+    """LM Studio's and llama.cpp's way to say so."""
+    asked = {"prompt": "Once upon a time", "temperature": 0}
+    end = demo.complete(**asked, max_tokens=4000)["choices"][0]
+    assert end["finish_reason"] == "stop", "the demo ends its story"
+    assert demo.complete(**asked, max_tokens=-1)["choices"][0]["text"] == end["text"]
+    said = demo.chat("Tell me a story.", max_tokens=-1)["choices"]
+    assert said == demo.chat("Tell me a story.")["choices"] == demo.chat("Tell me a story.", max_completion_tokens=-1)["choices"]
+
+
+def test_served_names(daemon):
+    ask = lambda d, model: d.post("/v1/completions", {"model": model, "prompt": "a", "max_tokens": 1, "temperature": 0})
+    d = daemon(served_model_name="first,claude-x,org/name")
+    assert [m["id"] for m in d.get("/v1/models").json()["data"]] == ["first", "claude-x", "org/name"]
+    for name in ("first", "claude-x", "org/name", None):
+        r = ask(d, name)
+        assert r.status == 200 and r.json()["model"] == (name or "first")
+    assert d.get("/v1/models/claude-x").json()["id"] == "claude-x"
+    for name in ("demo", "", "firs", "first\0", "*"):
+        assert ask(d, name).status == 404, name
+    assert d.get("/v1/models/demo").status == 404 and d.get("/v1/models/*").status == 404
+
+    d = daemon(served_model_name="mine,*")
+    assert [m["id"] for m in d.get("/v1/models").json()["data"]] == ["mine"]
+    for name in ("mine", "gpt-4o-mini", "demo:latest", "\u00e9"):
+        assert ask(d, name).json()["model"] == name
+    assert ask(d, None).json()["model"] == "mine"
+    assert ask(d, "x" * 300).status == 404 and ask(d, "a\0b").status == 404
+    m = d.post("/v1/messages", {"model": "claude-opus", "max_tokens": 1, "messages": [{"role": "user", "content": "u"}]}).json()
+    assert m["model"] == "claude-opus"
+
+
+def test_the_served_id_says_what_the_model_is(tmp_path, daemon):
+    """T18: a snapshot in the hub's cache, a path with a slash, the folder itself."""
+    name = lambda d: d.get("/v1/models").json()["data"][0]["id"]
+    commit = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
+    snapshot = tmp_path / "hub/models--acme--Tiny-Trinity/snapshots" / commit
+    shutil.copytree(harness.DEMO, snapshot)
+    (tmp_path / "current").symlink_to(snapshot)
+    for path in (snapshot, f"{snapshot}/", tmp_path / "current", f"{tmp_path}/current/"):
+        assert name(daemon(path)) == "Tiny-Trinity"
+    for end in ("//", "/.", "/../demo"):
+        assert name(daemon(f"{harness.DEMO}{end}")) == "demo"

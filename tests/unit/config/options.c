@@ -74,7 +74,7 @@ static void test_defaults(void **state)
     assert_int_equal(o.command, TR_COMMAND_SERVE);
     assert_int_equal(o.action, TR_ACTION_RUN);
     assert_string_equal(o.model, "config/demo");
-    assert_null(o.served_model_name);
+    assert_int_equal(o.served_model_name.n, 0);
     assert_string_equal(o.host, "127.0.0.1");
     assert_int_equal(o.port, 8080);
     assert_true(o.mmap && o.prefix_cache);

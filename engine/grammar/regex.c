@@ -130,7 +130,7 @@ static bool take_hex(struct parser *p, int digits, uint32_t *ret)
 static uint32_t unicode_escape(struct parser *p)
 {
     uint32_t c = 0, low;
-    size_t end = p->at;
+    size_t end;
 
     if (take(p, "{")) {
         for (end = p->at; end < p->n && p->text[end] != '}'; end++)

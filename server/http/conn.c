@@ -259,6 +259,9 @@ struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd
     c->mhd = mhd;
     c->fd = fd;
     c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
+    const union MHD_ConnectionInfo *peer =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    c->unix_peer = peer && peer->client_addr && peer->client_addr->sa_family == AF_UNIX;
     uv_timer_init(&s->loop, &c->timer);
     c->timer.data = c;
     c->open_handles = 1;

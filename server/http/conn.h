@@ -33,6 +33,7 @@ struct srv_conn {
     bool suspended;
     bool hangup; /* the peer will send nothing more */
     bool tls;
+    bool unix_peer;
 };
 
 /* NULL when there is no memory. */

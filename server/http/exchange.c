@@ -22,8 +22,9 @@ enum { RESERVE_MAX = 1 << 20 };
 /* Memory for the request bodies of all connections: this, or four of the largest. */
 #define BODIES_MIN (256ULL << 20)
 enum {
-    SMALL_BODY = 64 * 1024, /* so much of a body is taken however many others are held */
-    STREAM_BLOCK = 4096,    /* libmicrohttpd's buffer for HTTP/1.0 streams */
+    HOST_BYTES = 512,
+    SMALL_BODY = 64 * 1024,  /* so much of a body is taken however many others are held */
+    STREAM_BLOCK = 4096,     /* libmicrohttpd's buffer for HTTP/1.0 streams */
     ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
 };
 
@@ -69,10 +70,11 @@ static uint64_t bodies_max(const struct srv *s)
 }
 
 /* Every reason for which a body is not wanted, in the order in which a client can mend them. */
-static bool admit(struct srv_req *req, const struct srv_head *head, const char *version, bool *now)
+static bool admit(struct srv_req *req, const struct srv_head *head, const struct srv_line *line,
+                  bool *now)
 {
     struct srv *s = req->srv;
-    const char *fault = srv_head_fault(head, version, req->uri);
+    const char *fault = srv_head_fault(head, line);
     *now = fault != NULL;
     if (fault) {
         srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
@@ -117,8 +119,32 @@ static bool keep_head(struct srv_req *req, const struct srv_head *head)
     req->length = srv_head_length(head);
     req->strict = req->srv->options->strict;
     req->origin = origin ? strdup(origin) : NULL;
+    req->private_network = head->private_network != NULL;
+    req->chunked = head->n_transfer_encoding > 0;
+    req->close = req->chunked && SRV_HEAD_LAX_CHUNKS;
     req->asked_headers = head->request_headers ? strdup(head->request_headers) : NULL;
     return !origin == !req->origin && !head->request_headers == !req->asked_headers;
+}
+
+/* The path of a target that may be absolute, as clients send it to what they take for a proxy; its
+ * authority counts for the Host header. */
+static const char *path_of(const char *url, struct srv_head *head, char authority[HOST_BYTES])
+{
+    if (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0)
+        return url;
+    const char *begin = strstr(url, "://") + 3, *path = strchr(begin, '/');
+    size_t n = path ? (size_t)(path - begin) : strlen(begin);
+    const char *user = memchr(begin, '@', n);
+    if (user) {
+        n -= (size_t)(user + 1 - begin);
+        begin = user + 1;
+    }
+    if (n < HOST_BYTES) {
+        memcpy(authority, begin, n);
+        authority[n] = '\0';
+        head->host = authority;
+    }
+    return path ? path : "/";
 }
 
 static enum MHD_Result take_head(struct srv_req *req, const char *url, const char *method,
@@ -126,17 +152,17 @@ static enum MHD_Result take_head(struct srv_req *req, const char *url, const cha
 {
     req->started = true;
     req->method = srv_method_of(method);
-    req->path = strdup(url);
-    if (!req->path)
-        return MHD_NO;
+    struct srv_line line = {method, version, req->uri};
     struct srv_head head;
-    srv_head_read(&head, req->conn->mhd);
-    if (!keep_head(req, &head))
+    char authority[HOST_BYTES];
+    srv_head_read(&head, req->conn->mhd, &line);
+    req->path = strdup(path_of(url, &head, authority));
+    if (!req->path || !keep_head(req, &head))
         return MHD_NO;
     srv_route_find(req);
     srv_conn_restart_timer(req->conn);
     bool now;
-    if (admit(req, &head, version, &now))
+    if (admit(req, &head, &line, &now))
         return MHD_YES;
     req->discard = true;
     if (!now) {
@@ -186,7 +212,6 @@ enum MHD_Result srv_exchange_on_request(void *cls, struct MHD_Connection *mhd, c
                                         size_t *n, void **con_cls)
 {
     (void)cls;
-    (void)mhd;
     struct srv_req *req = *con_cls;
     if (!req)
         return MHD_NO;
@@ -198,6 +223,11 @@ enum MHD_Result srv_exchange_on_request(void *cls, struct MHD_Connection *mhd, c
         return take_body(req, data, got);
     }
     if (req->phase == SRV_PHASE_BODY) {
+        const char *fault = req->chunked ? srv_head_trailer_fault(mhd) : NULL;
+        if (fault && !req->status) {
+            req->close = true;
+            srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
+        }
         if (req->status)
             req->phase = SRV_PHASE_REPLIED;
         else
@@ -304,6 +334,8 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
         snprintf(number, sizeof number, "%d", req->retry_after);
         MHD_add_response_header(r, "Retry-After", number);
     }
+    if (req->coded)
+        MHD_add_response_header(r, "Accept-Encoding", "identity");
     if (req->status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (req->origin) {
@@ -315,6 +347,8 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
             MHD_add_response_header(r, "Access-Control-Allow-Headers",
                                     req->asked_headers ? req->asked_headers
                                                        : "Authorization, Content-Type");
+            if (req->private_network)
+                MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
             MHD_add_response_header(r, "Access-Control-Max-Age", "600");
         }
     }

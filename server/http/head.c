@@ -26,13 +26,59 @@ static bool has_control(const char *s, size_t n)
     return false;
 }
 
-/* libmicrohttpd ends a line by writing NUL over CR and LF, and takes a NUL that was sent for such
- * an end. So what stands behind the first NUL tells a line that ended in CR LF from one that held a
- * NUL, ended in LF alone, or was folded. */
-static bool ended_by_crlf(const char *value, size_t n)
+/*
+ * libmicrohttpd 0.9.75 ends a line by writing NUL over CR LF, and takes a line that begins with NUL
+ * or a colon for the empty one, LF alone for CR LF, and a line that begins with a blank for more of
+ * the one before. Its strings are pieces of one buffer: where every line is as it should be, each
+ * begins two bytes behind the end of the one before. Later versions refuse such lines themselves.
+ */
+#if MHD_VERSION < 0x00097701
+enum { LINE_END = 2, PAGE_BYTES = 4096 };
+
+/* Where the first line ends, NULL: not as it should. The buffer begins with a page, and with a
+ * request but for an empty line or two. */
+static const char *line_end(const struct srv_line *line)
 {
-    return value[n] == '\0' && value[n + 1] == '\0';
+    const char *version =
+        line->method + strlen(line->method) + 1 + strlen(line->uri) + 1; /* one blank between */
+    bool first = (uintptr_t)line->method % PAGE_BYTES <= 2 * LINE_END;
+    return first && line->version == version ? version + strlen(version) : NULL;
 }
+
+/* The line of this header begins where the one before has ended. */
+static bool follows(struct srv_head *h, const char *key, const char *value, size_t value_bytes)
+{
+    bool good = h->end && key == h->end + LINE_END;
+    h->end = value + value_bytes;
+    return good;
+}
+
+static bool is_whole(const struct srv_head *h, struct MHD_Connection *mhd,
+                     const struct srv_line *line)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info && h->end && line->method + info->header_size == h->end + 2 * LINE_END;
+}
+#else
+static const char *line_end(const struct srv_line *line)
+{
+    return line->version;
+}
+
+static bool follows(struct srv_head *h, const char *key, const char *value, size_t value_bytes)
+{
+    (void)h, (void)key, (void)value, (void)value_bytes;
+    return true;
+}
+
+static bool is_whole(const struct srv_head *h, struct MHD_Connection *mhd,
+                     const struct srv_line *line)
+{
+    (void)h, (void)mhd, (void)line;
+    return true;
+}
+#endif
 
 /* A repeated header keeps its first value; those that matter for framing are counted. */
 static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *key,
@@ -49,16 +95,19 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
         {"x-api-key", &h->api_key, NULL},
         {"origin", &h->origin, NULL},
         {"access-control-request-headers", &h->request_headers, NULL},
+        {"access-control-request-private-network", &h->private_network, NULL},
+        {"sec-fetch-site", &h->fetch_site, NULL},
         {"content-type", &h->content_type, NULL},
+        {"content-encoding", &h->content_encoding, NULL},
         {"expect", &h->expect, NULL},
         {"x-request-id", &h->request_id, NULL},
         {"content-length", &h->content_length, &h->n_content_length},
         {"transfer-encoding", &h->transfer_encoding, &h->n_transfer_encoding},
-        {"host", NULL, &h->n_host},
+        {"host", &h->host, &h->n_host},
     };
     h->bytes += key_bytes + value_bytes;
-    if (!is_token(key, key_bytes) || !value || has_control(value, value_bytes) ||
-        !ended_by_crlf(value, value_bytes)) {
+    if (!value || !follows(h, key, value, value_bytes) || !is_token(key, key_bytes) ||
+        has_control(value, value_bytes)) {
         h->broken = true;
         return MHD_YES;
     }
@@ -73,32 +122,60 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
     return MHD_YES;
 }
 
-void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd)
+void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line)
 {
-    *head = (struct srv_head){0};
+    *head = (struct srv_head){.end = line_end(line)};
     MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, on_header, head);
+    head->broken = head->broken || !is_whole(head, mhd, line);
+    head->end = NULL;
 }
 
-const char *srv_head_fault(const struct srv_head *h, const char *version, const char *uri)
+static enum MHD_Result on_trailer(void *cls, enum MHD_ValueKind kind, const char *key,
+                                  size_t key_bytes, const char *value, size_t value_bytes)
 {
-    if (h->broken)
-        return "a header has an invalid name, a control character, or does not end in CR LF";
+    (void)kind;
+    bool *broken = cls;
+    if (!value || !is_token(key, key_bytes) || has_control(value, value_bytes))
+        *broken = true;
+    return MHD_YES;
+}
+
+const char *srv_head_trailer_fault(struct MHD_Connection *mhd)
+{
+    bool broken = false;
+    MHD_get_connection_values_n(mhd, MHD_FOOTER_KIND, on_trailer, &broken);
+    return broken ? "a trailer has an invalid name or a control character" : NULL;
+}
+
+static const char *body_fault(const struct srv_head *h, const char *version)
+{
     if (h->n_content_length > 1)
         return "more than one Content-Length header";
     if (h->n_content_length && h->n_transfer_encoding)
         return "both Content-Length and Transfer-Encoding";
-    if (h->n_content_length && strspn(h->content_length, "0123456789") != strlen(h->content_length))
+    if (h->n_content_length && (!h->content_length[0] || strspn(h->content_length, "0123456789") !=
+                                                             strlen(h->content_length)))
         return "Content-Length is not a number";
     if (h->n_transfer_encoding > 1 ||
         (h->n_transfer_encoding && strcasecmp(h->transfer_encoding, "chunked") != 0))
         return "the only Transfer-Encoding that is read is chunked";
     if (h->n_transfer_encoding && strcmp(version, "HTTP/1.1") != 0)
         return "Transfer-Encoding needs HTTP/1.1";
+    return NULL;
+}
+
+const char *srv_head_fault(const struct srv_head *h, const struct srv_line *line)
+{
+    if (h->broken)
+        return "a line of the head is folded, does not end in CR LF, or has an invalid name or a "
+               "control character";
     if (h->n_host > 1)
         return "more than one Host header";
-    if (strstr(uri, "%00"))
-        return "a NUL in the path";
-    return NULL;
+    if (h->n_host == 0 && strcmp(line->version, "HTTP/1.0") != 0)
+        return "no Host header";
+    if (strchr(line->uri, ' ') || strstr(line->uri, "%00"))
+        return "a blank or a NUL in the path";
+    return body_fault(h, line->version);
 }
 
 uint64_t srv_head_length(const struct srv_head *head)

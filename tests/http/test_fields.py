@@ -26,7 +26,7 @@ BAD_FIELDS = [
     ("seed", "x"), ("seed", 1.5), ("n", 0), ("n", -1), ("n", 129), ("n", 100000), ("n", 1e9), ("n", True),
     ("logit_bias", []), ("logit_bias", {"abc": 5}), ("logit_bias", {"-1": 5}), ("logit_bias", {"999999": 5}),
     ("logit_bias", {"5": "x"}), ("logit_bias", {"5": 101}), ("logit_bias", {"5": 1e39}), ("logit_bias", {"": 1}),
-    ("logit_bias", {"5": 1, "05": 1}), ("logit_bias", {str(2**31): 1}),
+    ("logit_bias", {"5": 1, "05": 1}), ("logit_bias", {str(2**31): 1}), ("logit_bias", {str(i): 1 for i in range(200_000)}),
     ("top_p", -0.1), ("top_p", 1.1), ("top_k", -2), ("top_k", 1.5), ("min_p", -0.1), ("min_p", 2),
     ("typical_p", 0), ("typical_p", 1.1), ("presence_penalty", 2.1), ("frequency_penalty", -2.1), ("repetition_penalty", 0),
     ("repetition_penalty", 1e-300),

@@ -4,6 +4,14 @@
 
 #include "engine/cache/layout.h"
 
+/* What the tables of both kinds consist of. All zero: empty, with room for nothing. */
+struct tr_page_table {
+    struct tr_page **pages; /* [n]; pages[i] covers positions from (first + i) * page_tokens */
+    void **data;            /* [n]: their memory, for the compute threads */
+    int64_t first;          /* page number of pages[0] */
+    int n, cap;
+};
+
 /*
  * Attention of some consecutive tokens' query rows of one KV head over pages. Key blocks of 64 and
  * pieces of 2048 are cut at absolute positions and merged in order: a token's result depends on its

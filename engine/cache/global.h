@@ -10,9 +10,7 @@
 struct tr_global_page;
 
 struct tr_global_table {
-    struct tr_global_page **pages; /* [n]; pages[i] covers positions from i * page_tokens */
-    void **data;                   /* [n] */
-    int n, cap;
+    struct tr_page_table table; /* its first page is 0 */
 };
 
 void tr_global_write(const struct tr_kv_layout *l, const struct tr_global_table *t, int layer,

@@ -18,11 +18,7 @@
 struct tr_local_page;
 
 struct tr_local_table {
-    struct tr_local_page *
-        *pages;    /* [n]; pages[i] covers positions from (first + i) * page_tokens */
-    void **data;   /* [n]: their memory, for the compute threads */
-    int64_t first; /* page number of pages[0] */
-    int n, cap;
+    struct tr_page_table table;
 };
 
 /* cos and sin of position * theta^(-2i / head_dim), i < head_dim / 2: angles in fp32 as the

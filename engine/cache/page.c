@@ -41,9 +41,10 @@ size_t tr_page_stride(size_t page_bytes)
     return TR_ROUND_UP(page_bytes, (size_t)SYSTEM_PAGE);
 }
 
-void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit)
+void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_page_pool *one,
+                         struct tr_page_pool *other)
 {
-    *b = (struct tr_page_budget){.limit = limit};
+    *b = (struct tr_page_budget){.limit = limit, .pools = {one, other}};
     for (int c = 0; c < TR_EVICT_CLASSES; c++)
         list_init(&b->evictable[c]);
 }
@@ -65,7 +66,6 @@ int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b, size_t p
     *p = (struct tr_page_pool){.budget = b, .page_bytes = page_bytes, .page_tokens = page_tokens};
     list_init(&p->free);
     list_init(&p->idle);
-    b->pools[b->pools[0] ? 1 : 0] = p;
     if (!page_bytes)
         return 0;
     p->stride = tr_page_stride(page_bytes);
@@ -241,7 +241,7 @@ static bool reclaim(struct tr_page_budget *b, const struct tr_page_pool *wanted)
 {
     for (int i = 0; i < 2; i++) {
         struct tr_page_pool *other = b->pools[i];
-        if (other && other != wanted && !list_empty(&other->free)) {
+        if (other != wanted && !list_empty(&other->free)) {
             give_back(other->free.next);
             return true;
         }

@@ -66,7 +66,9 @@ struct tr_page_pool {
 };
 
 size_t tr_page_stride(size_t page_bytes);
-void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit);
+/* The two pools that draw on it, which tr_page_pool_init makes. */
+void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_page_pool *one,
+                         struct tr_page_pool *other);
 TR_NODISCARD int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b,
                                    size_t page_bytes, int page_tokens, struct tr_err *err);
 void tr_page_pool_done(struct tr_page_pool *p);

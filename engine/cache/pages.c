@@ -24,7 +24,7 @@ int tr_pages_open(struct tr_pages **ret, const struct tr_pages_options *o, struc
     struct tr_pages *p = calloc(1, sizeof *p);
     if (!p)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    tr_page_budget_init(&p->budget, o->budget_bytes);
+    tr_page_budget_init(&p->budget, o->budget_bytes, &p->local, &p->global);
     int r = tr_page_pool_init(&p->local, &p->budget, l->n_layers ? l->page_bytes : 0,
                               l->page_tokens, err);
     if (!r)
@@ -83,58 +83,130 @@ void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_
     *ret_verified = p->local.verified + p->global.verified;
 }
 
-/* ---- tables of local pages ---- */
+/* ---- tables of either kind ---- */
 
-int tr_local_table_init(struct tr_local_table *t, int n_pages)
+static int reserve(struct tr_page_table *t, int n_pages)
 {
-    *t = (struct tr_local_table){.cap = n_pages};
-    t->pages = calloc((size_t)n_pages, sizeof(struct tr_local_page *));
-    t->data = calloc((size_t)n_pages, sizeof(void *));
-    if (t->pages && t->data)
+    if (n_pages <= t->cap)
         return 0;
-    tr_local_table_done(t);
-    return TR_ENOMEM;
+    struct tr_page **pages = realloc(t->pages, (size_t)n_pages * sizeof *pages);
+    t->pages = pages ? pages : t->pages;
+    void **data = realloc(t->data, (size_t)n_pages * sizeof *data);
+    t->data = data ? data : t->data;
+    if (!pages || !data)
+        return TR_ENOMEM;
+    t->cap = n_pages;
+    return 0;
 }
 
-void tr_local_table_done(struct tr_local_table *t)
+static void done(struct tr_page_table *t)
 {
     free(t->pages);
     free(t->data);
-    *t = (struct tr_local_table){0};
+    *t = (struct tr_page_table){0};
 }
 
-static void local_append(struct tr_local_table *t, struct tr_page *page)
+static void append(struct tr_page_table *t, struct tr_page *page)
 {
-    t->pages[t->n] = (struct tr_local_page *)page;
+    t->pages[t->n] = page;
     t->data[t->n] = tr_page_data(page);
     t->n++;
 }
 
-static bool local_take(struct tr_pages *p, struct tr_local_table *t)
+static bool take(struct tr_page_pool *p, struct tr_page_table *t)
 {
-    struct tr_page *page = tr_page_take(&p->local);
+    struct tr_page *page = tr_page_take(p);
     if (page)
-        local_append(t, page);
+        append(t, page);
     return page != NULL;
 }
 
-bool tr_local_extend(struct tr_pages *p, struct tr_local_table *t, int64_t begin, int64_t end)
+static bool extend(struct tr_page_pool *p, struct tr_page_table *t, int64_t begin, int64_t end)
 {
-    if (!p->local.page_bytes)
+    if (!p->page_bytes)
         return true;
     if (t->n == 0)
-        t->first = begin / p->local.page_tokens;
-    while ((t->first + t->n) * p->local.page_tokens < end)
-        if (!local_take(p, t))
+        t->first = begin / p->page_tokens;
+    while ((t->first + t->n) * p->page_tokens < end)
+        if (!take(p, t))
             return false;
     return true;
 }
 
-void tr_local_drop(struct tr_pages *p, struct tr_local_table *t, int64_t first)
+/* Last page first: pages deep in a sequence are worth less than those that they build on. */
+static void truncate_to(struct tr_page_table *t, int64_t n_pages)
 {
+    while (t->n && t->first + t->n > n_pages)
+        tr_page_unref(t->pages[--t->n]);
+}
+
+static bool fork_table(struct tr_page_pool *p, struct tr_page_table *to,
+                       const struct tr_page_table *from, int64_t end)
+{
+    to->first = from->first;
+    for (int i = 0; i < from->n && (from->first + i) * p->page_tokens < end; i++) {
+        if ((from->first + i + 1) * p->page_tokens <= end) {
+            tr_page_ref(from->pages[i]);
+            append(to, from->pages[i]);
+        } else if (take(p, to)) {
+            memcpy(to->data[i], from->data[i], p->page_bytes);
+        } else {
+            truncate_to(to, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct tr_hash root(struct tr_hash fingerprint, const uint64_t salt[2], const char *kind)
+{
+    return tr_hash_link(tr_hash_link(fingerprint, salt, 2 * sizeof *salt), kind, strlen(kind) + 1);
+}
+
+static struct tr_page *at(const struct tr_page_table *t, int64_t page)
+{
+    return page >= t->first && page < t->first + t->n ? t->pages[page - t->first] : NULL;
+}
+
+static void seal(const struct tr_page_pool *p, const struct tr_page_table *t, int64_t page,
+                 struct tr_hash key, const int32_t *ids, bool compare)
+{
+    struct tr_page *held = at(t, page);
+    if (held)
+        tr_page_seal(held, key, page * p->page_tokens, ids, compare);
+}
+
+static void adopt(struct tr_page_table *t, int64_t page, struct tr_page *found)
+{
+    if (t->n == 0)
+        t->first = page;
+    tr_page_ref(found);
+    append(t, found);
+}
+
+/* ---- tables of local pages ---- */
+
+int tr_local_table_reserve(struct tr_local_table *t, int n_pages)
+{
+    return reserve(&t->table, n_pages);
+}
+
+void tr_local_table_done(struct tr_local_table *t)
+{
+    done(&t->table);
+}
+
+bool tr_local_extend(struct tr_pages *p, struct tr_local_table *t, int64_t begin, int64_t end)
+{
+    return extend(&p->local, &t->table, begin, end);
+}
+
+void tr_local_drop(struct tr_pages *p, struct tr_local_table *local, int64_t first)
+{
+    struct tr_page_table *t = &local->table;
     int n = 0;
     while (n < t->n && (t->first + n + 1) * p->local.page_tokens <= first)
-        tr_page_unref(&t->pages[n++]->base);
+        tr_page_unref(t->pages[n++]);
     if (n == 0)
         return;
     t->n -= n;
@@ -143,54 +215,31 @@ void tr_local_drop(struct tr_pages *p, struct tr_local_table *t, int64_t first)
     memmove(t->data, t->data + n, (size_t)t->n * sizeof *t->data);
 }
 
-/* Last page first: pages deep in a sequence are worth less than those that they build on. */
-void tr_local_truncate(struct tr_pages *p, struct tr_local_table *t, int64_t n_pages)
+void tr_local_truncate(struct tr_local_table *t, int64_t n_pages)
 {
-    (void)p;
-    while (t->n && t->first + t->n > n_pages)
-        tr_page_unref(&t->pages[--t->n]->base);
+    truncate_to(&t->table, n_pages);
 }
 
 bool tr_local_fork(struct tr_pages *p, struct tr_local_table *to, const struct tr_local_table *from,
                    int64_t end)
 {
-    to->first = from->first;
-    for (int i = 0; i < from->n && (from->first + i) * p->local.page_tokens < end; i++) {
-        if ((from->first + i + 1) * p->local.page_tokens <= end) {
-            tr_page_ref(&from->pages[i]->base);
-            local_append(to, &from->pages[i]->base);
-        } else if (local_take(p, to)) {
-            memcpy(to->data[i], from->data[i], p->local.page_bytes);
-        } else {
-            tr_local_truncate(p, to, 0);
-            return false;
-        }
-    }
-    return true;
+    return fork_table(&p->local, &to->table, &from->table, end);
 }
 
 struct tr_hash tr_local_root(struct tr_hash fingerprint, const uint64_t salt[2])
 {
-    static const char kind[] = "local, rotated at absolute positions";
-    return tr_hash_link(tr_hash_link(fingerprint, salt, 2 * sizeof *salt), kind, sizeof kind);
-}
-
-static struct tr_page *local_at(const struct tr_local_table *t, int64_t page)
-{
-    return page >= t->first && page < t->first + t->n ? &t->pages[page - t->first]->base : NULL;
+    return root(fingerprint, salt, "local, rotated at absolute positions");
 }
 
 void tr_local_seal(struct tr_pages *p, const struct tr_local_table *t, int64_t page,
                    struct tr_hash key, const int32_t *ids, bool compare)
 {
-    struct tr_page *held = local_at(t, page);
-    if (held)
-        tr_page_seal(held, key, page * p->local.page_tokens, ids, compare);
+    seal(&p->local, &t->table, page, key, ids, compare);
 }
 
 void tr_local_keep(const struct tr_local_table *t, int64_t page)
 {
-    struct tr_page *held = local_at(t, page);
+    struct tr_page *held = at(&t->table, page);
     if (held)
         held->keep = true;
 }
@@ -201,110 +250,48 @@ struct tr_local_page *tr_local_find(struct tr_pages *p, int64_t page, struct tr_
     return (struct tr_local_page *)tr_page_find(&p->local, key, page * p->local.page_tokens, ids);
 }
 
-void tr_local_adopt(struct tr_pages *p, struct tr_local_table *t, int64_t page,
-                    struct tr_local_page *found)
+void tr_local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found)
 {
-    (void)p;
-    if (t->n == 0)
-        t->first = page;
-    tr_page_ref(&found->base);
-    local_append(t, &found->base);
+    adopt(&t->table, page, &found->base);
 }
 
 /* ---- tables of global pages ---- */
 
-int tr_global_table_init(struct tr_global_table *t, int n_pages)
-{
-    *t = (struct tr_global_table){.cap = n_pages};
-    t->pages = calloc((size_t)n_pages, sizeof(struct tr_global_page *));
-    t->data = calloc((size_t)n_pages, sizeof(void *));
-    if (t->pages && t->data)
-        return 0;
-    tr_global_table_done(t);
-    return TR_ENOMEM;
-}
-
 int tr_global_table_reserve(struct tr_global_table *t, int n_pages)
 {
-    if (n_pages <= t->cap)
-        return 0;
-    struct tr_global_page **pages = realloc(t->pages, (size_t)n_pages * sizeof *pages);
-    t->pages = pages ? pages : t->pages;
-    void **data = realloc(t->data, (size_t)n_pages * sizeof *data);
-    t->data = data ? data : t->data;
-    if (!pages || !data)
-        return TR_ENOMEM;
-    t->cap = n_pages;
-    return 0;
+    return reserve(&t->table, n_pages);
 }
 
 void tr_global_table_done(struct tr_global_table *t)
 {
-    free(t->pages);
-    free(t->data);
-    *t = (struct tr_global_table){0};
-}
-
-static void global_append(struct tr_global_table *t, struct tr_page *page)
-{
-    t->pages[t->n] = (struct tr_global_page *)page;
-    t->data[t->n] = tr_page_data(page);
-    t->n++;
-}
-
-static bool global_take(struct tr_pages *p, struct tr_global_table *t)
-{
-    struct tr_page *page = tr_page_take(&p->global);
-    if (page)
-        global_append(t, page);
-    return page != NULL;
+    done(&t->table);
 }
 
 bool tr_global_extend(struct tr_pages *p, struct tr_global_table *t, int64_t end)
 {
-    if (!p->global.page_bytes)
-        return true;
-    while ((int64_t)t->n * p->global.page_tokens < end)
-        if (!global_take(p, t))
-            return false;
-    return true;
+    return extend(&p->global, &t->table, 0, end);
 }
 
-void tr_global_truncate(struct tr_pages *p, struct tr_global_table *t, int64_t n_pages)
+void tr_global_truncate(struct tr_global_table *t, int64_t n_pages)
 {
-    (void)p;
-    while (t->n > n_pages)
-        tr_page_unref(&t->pages[--t->n]->base);
+    truncate_to(&t->table, n_pages);
 }
 
 bool tr_global_fork(struct tr_pages *p, struct tr_global_table *to,
                     const struct tr_global_table *from, int64_t end)
 {
-    for (int i = 0; i < from->n && (int64_t)i * p->global.page_tokens < end; i++) {
-        if ((int64_t)(i + 1) * p->global.page_tokens <= end) {
-            tr_page_ref(&from->pages[i]->base);
-            global_append(to, &from->pages[i]->base);
-        } else if (global_take(p, to)) {
-            memcpy(to->data[i], from->data[i], p->global.page_bytes);
-        } else {
-            tr_global_truncate(p, to, 0);
-            return false;
-        }
-    }
-    return true;
+    return fork_table(&p->global, &to->table, &from->table, end);
 }
 
 struct tr_hash tr_global_root(struct tr_hash fingerprint, const uint64_t salt[2])
 {
-    static const char kind[] = "global, unrotated";
-    return tr_hash_link(tr_hash_link(fingerprint, salt, 2 * sizeof *salt), kind, sizeof kind);
+    return root(fingerprint, salt, "global, unrotated");
 }
 
 void tr_global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t page,
                     struct tr_hash key, const int32_t *ids, bool compare)
 {
-    if (page < t->n)
-        tr_page_seal(&t->pages[page]->base, key, page * p->global.page_tokens, ids, compare);
+    seal(&p->global, &t->table, page, key, ids, compare);
 }
 
 struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
@@ -314,9 +301,7 @@ struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct t
                                                  ids);
 }
 
-void tr_global_adopt(struct tr_pages *p, struct tr_global_table *t, struct tr_global_page *found)
+void tr_global_adopt(struct tr_global_table *t, struct tr_global_page *found)
 {
-    (void)p;
-    tr_page_ref(&found->base);
-    global_append(t, &found->base);
+    adopt(&t->table, 0, &found->base);
 }

@@ -44,10 +44,8 @@ struct tr_page_counts tr_global_counts(const struct tr_pages *p);
 /* Contents compared so far: reuses refused because a check failed, and twins found equal. */
 void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_t *ret_verified);
 
-/* Room for n_pages pages in an empty table. TR_ENOMEM. */
-TR_NODISCARD int tr_local_table_init(struct tr_local_table *t, int n_pages);
-TR_NODISCARD int tr_global_table_init(struct tr_global_table *t, int n_pages);
 /* Room for n_pages pages in all; the table, which may be all zero, keeps what it has. TR_ENOMEM. */
+TR_NODISCARD int tr_local_table_reserve(struct tr_local_table *t, int n_pages);
 TR_NODISCARD int tr_global_table_reserve(struct tr_global_table *t, int n_pages);
 void tr_local_table_done(struct tr_local_table *t); /* the table must be empty */
 void tr_global_table_done(struct tr_global_table *t);
@@ -60,8 +58,8 @@ TR_NODISCARD bool tr_global_extend(struct tr_pages *p, struct tr_global_table *t
 /* Drops the pages that lie wholly before position `first`. */
 void tr_local_drop(struct tr_pages *p, struct tr_local_table *t, int64_t first);
 /* Drops the pages numbered n_pages and up. */
-void tr_local_truncate(struct tr_pages *p, struct tr_local_table *t, int64_t n_pages);
-void tr_global_truncate(struct tr_pages *p, struct tr_global_table *t, int64_t n_pages);
+void tr_local_truncate(struct tr_local_table *t, int64_t n_pages);
+void tr_global_truncate(struct tr_global_table *t, int64_t n_pages);
 /* Makes the empty table `to` equal to `from`, which holds `end` tokens: full pages are shared, a
  * partial last page is copied. False: no page is left, `to` is empty again. */
 TR_NODISCARD bool tr_local_fork(struct tr_pages *p, struct tr_local_table *to,
@@ -90,8 +88,7 @@ struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct t
                                       const int32_t *ids);
 /* Appends a found page to the table and holds it; it must be the table's next page number, or any
  * for an empty local table. */
-void tr_local_adopt(struct tr_pages *p, struct tr_local_table *t, int64_t page,
-                    struct tr_local_page *found);
-void tr_global_adopt(struct tr_pages *p, struct tr_global_table *t, struct tr_global_page *found);
+void tr_local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found);
+void tr_global_adopt(struct tr_global_table *t, struct tr_global_page *found);
 
 #endif

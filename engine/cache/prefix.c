@@ -55,16 +55,16 @@ int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
         return n_computed;
 
     int64_t tail = TR_MAX(best - tr_prefix_tail(s), 0);
-    tr_global_truncate(p, use->global, first);
-    tr_local_truncate(p, use->local, first);
+    tr_global_truncate(use->global, first);
+    tr_local_truncate(use->local, first);
     tr_local_drop(p, use->local, tail * s->page_tokens);
     for (int64_t i = first; i < best; i++) {
         const int32_t *page = use->ids + i * s->page_tokens;
         tr_prefix_advance(use->chain, s->page_tokens, use->ids);
         if (s->has_global)
-            tr_global_adopt(p, use->global, tr_global_find(p, i, use->chain->global, page));
+            tr_global_adopt(use->global, tr_global_find(p, i, use->chain->global, page));
         if (s->has_local && i >= tail) {
-            tr_local_adopt(p, use->local, i, tr_local_find(p, i, use->chain->local, page));
+            tr_local_adopt(use->local, i, tr_local_find(p, i, use->chain->local, page));
             tr_local_keep(use->local, i); /* it served once */
         }
     }

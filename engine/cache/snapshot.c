@@ -103,11 +103,11 @@ static int write_file(int fd, const struct head *h, const int32_t *ids,
         return -1;
     for (int64_t i = 0; i < n_pages; i++) {
         tr_prefix_advance(&w.chain, w.page_tokens, ids);
-        if (h->n_global && write_page(fd, identity(&w, KIND_GLOBAL), global->data[i],
+        if (h->n_global && write_page(fd, identity(&w, KIND_GLOBAL), global->table.data[i],
                                       h->facts.global_page_bytes) < 0)
             return -1;
         if (i >= n_pages - (int64_t)h->n_local &&
-            write_page(fd, identity(&w, KIND_LOCAL), local->data[i - local->first],
+            write_page(fd, identity(&w, KIND_LOCAL), local->table.data[i - local->table.first],
                        h->facts.local_page_bytes) < 0)
             return -1;
     }
@@ -124,8 +124,8 @@ int tr_snapshot_write(const char *dir, const char *name, const struct tr_snapsho
     int r = TR_ENOMEM;
     struct head h = {.facts = *facts,
                      .n_tokens = (uint64_t)n_tokens,
-                     .n_local = (uint64_t)local->n,
-                     .n_global = (uint64_t)global->n,
+                     .n_local = (uint64_t)local->table.n,
+                     .n_global = (uint64_t)global->table.n,
                      .created = (uint64_t)time(NULL),
                      .ids = tr_hash(ids, (size_t)n_tokens * sizeof *ids)};
     memcpy(h.magic, magic, sizeof magic);
@@ -304,10 +304,10 @@ int tr_snapshot_read(struct tr_snapshot_file *f, const struct tr_local_table *lo
     for (int64_t i = 0; i < n_pages && r == 0; i++) {
         tr_prefix_advance(&w.chain, w.page_tokens, f->ids);
         if (h->n_global)
-            r = read_page(f, identity(&w, KIND_GLOBAL), global->data[i], h->facts.global_page_bytes,
-                          err);
+            r = read_page(f, identity(&w, KIND_GLOBAL), global->table.data[i],
+                          h->facts.global_page_bytes, err);
         if (r == 0 && i >= n_pages - (int64_t)h->n_local)
-            r = read_page(f, identity(&w, KIND_LOCAL), local->data[i - local->first],
+            r = read_page(f, identity(&w, KIND_LOCAL), local->table.data[i - local->table.first],
                           h->facts.local_page_bytes, err);
     }
     return r;

@@ -37,8 +37,8 @@ static int pin_init(struct pin *pin, const struct tr_engine *e, const int32_t *i
     const struct tr_prefix_shape *s = &e->limits.shape;
     *pin = (struct pin){.ids = ids, .n_ids = n_ids};
     tr_prefix_init(&pin->chain, e->limits.fingerprint, salt);
-    int r = tr_local_table_init(&pin->local, (int)tr_prefix_tail(s) + 1);
-    return r < 0 ? r : tr_global_table_init(&pin->global, (int)(n_ids / s->page_tokens) + 1);
+    int r = tr_local_table_reserve(&pin->local, (int)tr_prefix_tail(s) + 1);
+    return r < 0 ? r : tr_global_table_reserve(&pin->global, (int)(n_ids / s->page_tokens) + 1);
 }
 
 static void pin_done(struct pin *pin)
@@ -56,15 +56,15 @@ static void let_go(struct tr_engine *e, void *arg)
         struct tr_prefix_use use = use_of(pin);
         tr_prefix_seal(e->pages, &e->limits.shape, &use, pin->n_tokens, &pin->n_tokens, 1, false);
     }
-    tr_local_truncate(e->pages, &pin->local, 0);
-    tr_global_truncate(e->pages, &pin->global, 0);
+    tr_local_truncate(&pin->local, 0);
+    tr_global_truncate(&pin->global, 0);
     tr_schedule_set_aside(e->schedule, -(int64_t)pin->aside);
 }
 
 /* Keeps what is pinned from admission; lets it go again if running sequences were promised it. */
 static void keep_or_let_go(struct tr_engine *e, struct pin *pin)
 {
-    pin->aside = (uint64_t)pin->local.n * e->limits.local_page_cost;
+    pin->aside = (uint64_t)pin->local.table.n * e->limits.local_page_cost;
     tr_schedule_set_aside(e->schedule, (int64_t)pin->aside);
     if (pin->status == 0 && tr_schedule_has_room(e->schedule, 0))
         return;
@@ -260,8 +260,8 @@ int tr_engine_snapshot_save(struct tr_engine *e, const char *name, const int32_t
         r = start(e, &pin, pin_found, err);
     if (r == 0) {
         uint64_t bytes = (uint64_t)pin.n_tokens * sizeof *ids +
-                         (uint64_t)pin.local.n * e->local_layout.page_bytes +
-                         (uint64_t)pin.global.n * e->global_layout.page_bytes;
+                         (uint64_t)pin.local.table.n * e->local_layout.page_bytes +
+                         (uint64_t)pin.global.table.n * e->global_layout.page_bytes;
         struct tr_snapshot_facts facts = facts_of(e, scope->owner);
         r = check_quota(e, name, bytes, err);
         if (r == 0)

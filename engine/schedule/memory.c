@@ -100,7 +100,7 @@ static uint64_t promised(const struct tr_schedule *s, const struct tr_seq *seq)
         local += TR_MAX(
             prefill_bound(&s->o, tr__left(seq), seq->room) - decode_bound(&s->o, seq->room), 0);
     int64_t global = global_bound(&s->o, seq->n_prompt, seq->room, n);
-    return cost(&s->o, local, TR_MAX(global - seq->global.n, 0));
+    return cost(&s->o, local, TR_MAX(global - seq->global.table.n, 0));
 }
 
 /* What is held for good or promised to those that run. */
@@ -182,7 +182,8 @@ int tr_schedule_most_running(const struct tr_schedule_options *o)
 static void count_buffers(struct tr_schedule *s, struct tr_seq *seq)
 {
     s->buffer_bytes -= seq->buffer_bytes;
-    seq->buffer_bytes = bytes_of(seq->cap_ids, (int64_t)seq->local.cap + (int64_t)seq->global.cap);
+    seq->buffer_bytes =
+        bytes_of(seq->cap_ids, (int64_t)seq->local.table.cap + (int64_t)seq->global.table.cap);
     s->buffer_bytes += seq->buffer_bytes;
 }
 
@@ -203,11 +204,9 @@ static bool make_ids(struct tr_seq *seq)
 
 bool tr__make_buffers(struct tr_schedule *s, struct tr_seq *seq)
 {
-    bool made = make_ids(seq);
-    if (made && seq->local.cap == 0)
-        made = tr_local_table_init(&seq->local, (int)local_cap(&s->o, seq->max_ids)) == 0;
-    if (made)
-        made = tr_global_table_reserve(&seq->global, (int)global_cap(&s->o, seq->room)) == 0;
+    bool made = make_ids(seq) &&
+                tr_local_table_reserve(&seq->local, (int)local_cap(&s->o, seq->max_ids)) == 0 &&
+                tr_global_table_reserve(&seq->global, (int)global_cap(&s->o, seq->room)) == 0;
     count_buffers(s, seq);
     seq->failed = !made;
     s->plan.failed |= !made;

@@ -108,8 +108,8 @@ void tr__release_pages(struct tr_schedule *s, struct tr_seq *seq)
 {
     if (seq->n_preempted == 0)
         seq->n_cached = 0;
-    tr_local_truncate(s->o.pages, &seq->local, 0);
-    tr_global_truncate(s->o.pages, &seq->global, 0);
+    tr_local_truncate(&seq->local, 0);
+    tr_global_truncate(&seq->global, 0);
     tr_prefix_init(&seq->chain, s->o.fingerprint, seq->salt);
     seq->n_computed = 0;
     seq->n_drafts = 0;

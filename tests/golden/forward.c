@@ -45,7 +45,8 @@ static double worst_cache(struct run *r, const struct golden *g, bool want_keys)
                 int pos = g->n - n + t;
                 bool local = c->kind[i] == TR_LOCAL;
                 tr_kv_get(local ? &r->local_layout : &r->global_layout,
-                          local ? r->local.data[pos / page] : r->global.data[pos / page],
+                          local ? r->local.table.data[pos / page]
+                                : r->global.table.data[pos / page],
                           c->kind_index[i], h, pos % page, k, v);
                 struct tr_json row = tr_json_at(&rows, (size_t)t);
                 for (int d = 0; d < c->head_dim; d++) {

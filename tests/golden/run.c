@@ -88,9 +88,9 @@ void run_open(struct run *r, const struct run_options *o)
     tr_kv_layout_init(&r->local_layout, o->kv, o->page, c->n_local, c->n_kv_heads, c->head_dim);
     tr_kv_layout_init(&r->global_layout, o->kv, o->page, c->n_global, c->n_kv_heads, c->head_dim);
     int pages = TR_CEIL_DIV(o->max_tokens, o->page);
-    r->local.n = r->global.n = pages;
-    r->local.data = poisoned_pages(r->local_layout.page_bytes, pages);
-    r->global.data = poisoned_pages(r->global_layout.page_bytes, pages);
+    r->local.table.n = r->global.table.n = pages;
+    r->local.table.data = poisoned_pages(r->local_layout.page_bytes, pages);
+    r->global.table.data = poisoned_pages(r->global_layout.page_bytes, pages);
     struct tr_forward_options fo = {
         .weights = r->weights,
         .kernels = tr_kernels_select(o->isa),
@@ -128,8 +128,8 @@ void run_open_golden(struct run *r, const char *name, int threads, int page,
 
 void run_close(struct run *r)
 {
-    free_pages(r->local.data, r->local.n);
-    free_pages(r->global.data, r->global.n);
+    free_pages(r->local.table.data, r->local.table.n);
+    free_pages(r->global.table.data, r->global.table.n);
     free(r->logits);
     free(r->hidden);
     free(r->gate);

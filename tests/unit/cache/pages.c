@@ -34,14 +34,16 @@ static struct tr_pages *open_pages(int n, bool verify)
 
 static void open_tables(struct tr_local_table *l, struct tr_global_table *g)
 {
-    assert_int_equal(tr_local_table_init(l, 64), 0);
-    assert_int_equal(tr_global_table_init(g, 64), 0);
+    *l = (struct tr_local_table){0};
+    *g = (struct tr_global_table){0};
+    assert_int_equal(tr_local_table_reserve(l, 64), 0);
+    assert_int_equal(tr_global_table_reserve(g, 64), 0);
 }
 
-static void close_tables(struct tr_pages *p, struct tr_local_table *l, struct tr_global_table *g)
+static void close_tables(struct tr_local_table *l, struct tr_global_table *g)
 {
-    tr_local_truncate(p, l, 0);
-    tr_global_truncate(p, g, 0);
+    tr_local_truncate(l, 0);
+    tr_global_truncate(g, 0);
     tr_local_table_done(l);
     tr_global_table_done(g);
 }
@@ -57,16 +59,16 @@ static void one_budget(void **state)
     for (int round = 0; round < 3; round++) {
         assert_true(tr_local_extend(p, &l, 0, 8 * PAGE));
         assert_false(tr_global_extend(p, &g, 1));
-        tr_local_truncate(p, &l, 3);
+        tr_local_truncate(&l, 3);
         assert_true(tr_global_extend(p, &g, 5 * PAGE));
         assert_false(tr_global_extend(p, &g, 6 * PAGE));
         assert_false(tr_local_extend(p, &l, 0, 4 * PAGE));
         assert_int_equal(tr_local_counts(p).used, 3);
         assert_int_equal(tr_global_counts(p).used, 5);
-        tr_local_truncate(p, &l, 0);
-        tr_global_truncate(p, &g, 0);
+        tr_local_truncate(&l, 0);
+        tr_global_truncate(&g, 0);
     }
-    close_tables(p, &l, &g);
+    close_tables(&l, &g);
     tr_pages_close(p);
 }
 
@@ -80,17 +82,17 @@ static void sliding(void **state)
     open_tables(&l, &g);
     for (int64_t n = 0; n < 1000; n += 7) {
         assert_true(tr_local_extend(p, &l, n, n + 20));
-        assert_true(l.first * PAGE <= n && (l.first + l.n) * PAGE >= n + 20);
+        assert_true(l.table.first * PAGE <= n && (l.table.first + l.table.n) * PAGE >= n + 20);
         tr_local_drop(p, &l, n + 7);
-        assert_true(l.n <= 2);
+        assert_true(l.table.n <= 2);
     }
-    close_tables(p, &l, &g);
+    close_tables(&l, &g);
     tr_pages_close(p);
 }
 
 static void fill(struct tr_local_table *l, int64_t page, int byte)
 {
-    memset(l->data[page - l->first], byte, local_layout.page_bytes);
+    memset(l->table.data[page - l->table.first], byte, local_layout.page_bytes);
 }
 
 /* Equal keys are not enough: ids and the absolute start are compared, too. */
@@ -114,8 +116,8 @@ static void forced_collisions(void **state)
     assert_null(tr_global_find(p, 0, key, ids));
     /* The same key for another content: both are found, each by its own ids. */
     tr_local_seal(p, &l, 1, key, others, false);
-    assert_ptr_equal(tr_local_find(p, 0, key, ids), l.pages[0]);
-    assert_ptr_equal(tr_local_find(p, 1, key, others), l.pages[1]);
+    assert_ptr_equal(tr_local_find(p, 0, key, ids), l.table.pages[0]);
+    assert_ptr_equal(tr_local_find(p, 1, key, others), l.table.pages[1]);
     /* A byte that changes after sealing: a miss, and counted. */
     uint64_t mismatches;
     uint64_t verified;
@@ -124,7 +126,7 @@ static void forced_collisions(void **state)
     tr_pages_checks(p, &mismatches, &verified);
     assert_int_equal(mismatches, 1);
     assert_null(tr_local_find(p, 0, key, ids));
-    close_tables(p, &l, &g);
+    close_tables(&l, &g);
     assert_int_equal(tr_local_counts(p).cached, 1);
     tr_pages_close(p);
 }
@@ -152,14 +154,14 @@ static void twins(void **state)
     tr_pages_checks(p, &mismatches, &verified);
     assert_int_equal(mismatches, 0);
     assert_int_equal(verified, 1);
-    assert_ptr_equal(tr_local_find(p, 0, key, ids), l.pages[0]);
+    assert_ptr_equal(tr_local_find(p, 0, key, ids), l.table.pages[0]);
     fill(&m, 0, 2);
     tr_local_seal(p, &m, 0, key, ids, true);
     tr_pages_checks(p, &mismatches, &verified);
     assert_int_equal(mismatches, 1);
-    assert_ptr_equal(tr_local_find(p, 0, key, ids), m.pages[0]);
-    close_tables(p, &l, &g);
-    close_tables(p, &m, &h);
+    assert_ptr_equal(tr_local_find(p, 0, key, ids), m.table.pages[0]);
+    close_tables(&l, &g);
+    close_tables(&m, &h);
     tr_pages_close(p);
 }
 
@@ -177,7 +179,7 @@ static void leave_prefix(struct tr_pages *p, const struct tr_prefix_shape *s, co
     assert_true(tr_local_extend(p, &l, 0, n_pages * PAGE));
     assert_true(tr_global_extend(p, &g, n_pages * PAGE));
     tr_prefix_seal(p, s, &use, n_pages * PAGE, &resume, 1, false);
-    close_tables(p, &l, &g);
+    close_tables(&l, &g);
 }
 
 static int64_t hit(struct tr_pages *p, const struct tr_prefix_shape *s, const int32_t *ids,
@@ -191,7 +193,7 @@ static int64_t hit(struct tr_pages *p, const struct tr_prefix_shape *s, const in
     tr_prefix_init(&chain, (struct tr_hash){1, 2}, salt);
     struct tr_prefix_use use = {&chain, &l, &g, ids};
     int64_t n = tr_prefix_adopt(p, s, &use, 0, n_ids, matched);
-    close_tables(p, &l, &g);
+    close_tables(&l, &g);
     return n;
 }
 
@@ -220,7 +222,7 @@ static void eviction_order(void **state)
     assert_int_equal(hit(p, &s, ids, 10 * PAGE, &matched), 10 * PAGE);
     assert_true(tr_global_extend(p, &g, 14 * PAGE));
     assert_true(hit(p, &s, ids, 10 * PAGE, &matched) < 10 * PAGE);
-    close_tables(p, &l, &g);
+    close_tables(&l, &g);
     tr_pages_close(p);
 }
 

@@ -86,15 +86,15 @@ static void extend_hashes(struct live *l)
 
 static uint64_t *local_slot(const struct world *w, const struct live *l, int64_t pos)
 {
-    int64_t page = pos / w->setup.page - l->seq.local.first;
-    assert_true(page >= 0 && page < l->seq.local.n);
-    return (uint64_t *)l->seq.local.data[page] + pos % w->setup.page * 2;
+    int64_t page = pos / w->setup.page - l->seq.local.table.first;
+    assert_true(page >= 0 && page < l->seq.local.table.n);
+    return (uint64_t *)l->seq.local.table.data[page] + pos % w->setup.page * 2;
 }
 
 static uint64_t *global_slot(const struct world *w, const struct live *l, int64_t pos)
 {
-    assert_true(pos / w->setup.page < l->seq.global.n);
-    return (uint64_t *)l->seq.global.data[pos / w->setup.page] + pos % w->setup.page * 2;
+    assert_true(pos / w->setup.page < l->seq.global.table.n);
+    return (uint64_t *)l->seq.global.table.data[pos / w->setup.page] + pos % w->setup.page * 2;
 }
 
 /* "Computes" one row: everything that it sees must be there. */
@@ -270,7 +270,7 @@ static void step(struct world *w)
     int64_t bound = TR_CEIL_DIV(s->window - 1 + s->max_rows, s->page) + 1;
     for (int i = 0; i < n; i++) {
         planned[i] = TR_CONTAINER_OF(plan->seqs[i], struct live, seq);
-        assert_true(planned[i]->seq.local.n <= bound);
+        assert_true(planned[i]->seq.local.table.n <= bound);
     }
     for (int i = 0; i < n; i++) {
         struct live *l = planned[i];
@@ -302,9 +302,9 @@ static void check_counts(const struct world *w)
             const struct live *l = &w->live[i];
             if (!l->used)
                 continue;
-            int pages = kind ? l->seq.global.n : l->seq.local.n;
+            int pages = kind ? l->seq.global.table.n : l->seq.local.table.n;
             for (int k = 0; k < pages; k++) {
-                void *data = kind ? l->seq.global.data[k] : l->seq.local.data[k];
+                void *data = kind ? l->seq.global.table.data[k] : l->seq.local.table.data[k];
                 int at = 0;
                 while (at < n && seen[at] != data)
                     at++;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cache/page.h"
+#include "engine/cache/page_pool_internal.h"
 
 struct tr_local_page {
     struct tr_page base;

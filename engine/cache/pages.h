@@ -2,7 +2,7 @@
  * The two typed page pools, and what sequences do with them: grow, drop, fork, share.
  *
  * A local page can't get into a global table or pool: they are different types, and no function
- * takes either with a flag. What both have in common lies in page.h, which only pages.c sees.
+ * takes either with a flag. What both have in common lies in page_pool_internal.h.
  *
  * Pages that are full of computed tokens are sealed: from then on they are found by content (a
  * 128-bit chain over fingerprint, kind, salt and all token ids up to the page's end) and never

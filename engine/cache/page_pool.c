@@ -1,4 +1,5 @@
-#include "engine/cache/page.h"
+/* Pools of pages: see page_pool_internal.h. */
+#include "engine/cache/page_pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
  * A page is free (no contents), held (refs > 0), or cached (no reference, but indexed by content
  * and evictable, least recently used first).
  */
-#ifndef TR_ENGINE_CACHE_PAGE_H
-#define TR_ENGINE_CACHE_PAGE_H
+#ifndef TR_ENGINE_CACHE_PAGE_POOL_INTERNAL_H
+#define TR_ENGINE_CACHE_PAGE_POOL_INTERNAL_H
 
 #include "config/err.h"
 #include "config/hash.h"

@@ -37,13 +37,13 @@ static void list_push(struct tr_page *head, struct tr_page *p)
     list_append(head->next, p);
 }
 
-size_t tr_page_stride(size_t page_bytes)
+size_t tr__page_stride(size_t page_bytes)
 {
     return TR_ROUND_UP(page_bytes, (size_t)SYSTEM_PAGE);
 }
 
-void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_page_pool *one,
-                         struct tr_page_pool *other)
+void tr__page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_page_pool *one,
+                          struct tr_page_pool *other)
 {
     *b = (struct tr_page_budget){.limit = limit, .pools = {one, other}};
     for (int c = 0; c < TR_EVICT_CLASSES; c++)
@@ -61,15 +61,15 @@ static void *map_pages(size_t bytes)
     return p;
 }
 
-int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b, size_t page_bytes,
-                      int page_tokens, struct tr_err *err)
+int tr__page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b, size_t page_bytes,
+                       int page_tokens, struct tr_err *err)
 {
     *p = (struct tr_page_pool){.budget = b, .page_bytes = page_bytes, .page_tokens = page_tokens};
     list_init(&p->free);
     list_init(&p->idle);
     if (!page_bytes)
         return 0;
-    p->stride = tr_page_stride(page_bytes);
+    p->stride = tr__page_stride(page_bytes);
     uint64_t n = TR_MIN(b->limit / p->stride, (uint64_t)INT32_MAX / 2);
     size_t buckets = 64;
     while (buckets < n)
@@ -82,12 +82,12 @@ int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b, size_t p
     p->memory = n ? map_pages((size_t)n * p->stride) : NULL;
     if (p->index && p->pages && p->ids && (p->memory || !n))
         return 0;
-    tr_page_pool_done(p);
+    tr__page_pool_done(p);
     return tr_err_set(err, TR_ENOMEM, "kv_cache", "cannot map %llu bytes for the KV cache",
                       (unsigned long long)(n * p->stride));
 }
 
-void tr_page_pool_done(struct tr_page_pool *p)
+void tr__page_pool_done(struct tr_page_pool *p)
 {
     if (p->memory)
         munmap(p->memory, (size_t)p->n_pages * p->stride);
@@ -97,7 +97,7 @@ void tr_page_pool_done(struct tr_page_pool *p)
     *p = (struct tr_page_pool){0};
 }
 
-void *tr_page_data(const struct tr_page *page)
+void *tr__page_data(const struct tr_page *page)
 {
     const struct tr_page_pool *p = page->pool;
     return p->memory + (size_t)(page - p->pages) * p->stride;
@@ -135,7 +135,7 @@ static struct tr_page *lookup(struct tr_page_pool *p, struct tr_hash key, int64_
 
 static struct tr_hash checksum(const struct tr_page *page)
 {
-    return tr_hash(tr_page_data(page), page->pool->page_bytes);
+    return tr_hash(tr__page_data(page), page->pool->page_bytes);
 }
 
 static void release_free(struct tr_page *page)
@@ -143,7 +143,7 @@ static void release_free(struct tr_page *page)
     struct tr_page_pool *p = page->pool;
     page->keep = false;
     if (p->poison) /* all ones is a NaN in every float type */
-        memset(tr_page_data(page), 0xFF, p->stride);
+        memset(tr__page_data(page), 0xFF, p->stride);
     list_push(&p->free, page);
 }
 
@@ -164,15 +164,15 @@ static void forget(struct tr_page *page)
     }
 }
 
-void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const int32_t *ids,
-                  bool compare)
+void tr__page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const int32_t *ids,
+                   bool compare)
 {
     struct tr_page_pool *p = page->pool;
     struct tr_page *twin = lookup(p, key, start, ids);
     if (twin) {
         if (!compare)
             return;
-        if (memcmp(tr_page_data(twin), tr_page_data(page), p->page_bytes) == 0) {
+        if (memcmp(tr__page_data(twin), tr__page_data(page), p->page_bytes) == 0) {
             p->verified++;
             return;
         }
@@ -189,8 +189,8 @@ void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const
     page->sealed = true;
 }
 
-struct tr_page *tr_page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
-                             const int32_t *ids)
+struct tr_page *tr__page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
+                              const int32_t *ids)
 {
     struct tr_page *page = lookup(p, key, start, ids);
     if (page && p->verify && !tr_hash_equal(checksum(page), page->checksum)) {
@@ -210,7 +210,7 @@ static void give_back(struct tr_page *page)
     struct tr_page_pool *p = page->pool;
     list_remove(page);
     (void)madvise(p->memory, (size_t)p->n_pages * p->stride, MADV_NOHUGEPAGE);
-    (void)madvise(tr_page_data(page), p->stride, MADV_DONTNEED);
+    (void)madvise(tr__page_data(page), p->stride, MADV_DONTNEED);
     list_push(&p->idle, page);
     p->budget->committed -= p->stride;
 }
@@ -253,7 +253,7 @@ static bool reclaim(struct tr_page_budget *b, const struct tr_page_pool *wanted)
     return oldest != NULL;
 }
 
-struct tr_page *tr_page_take(struct tr_page_pool *p)
+struct tr_page *tr__page_take(struct tr_page_pool *p)
 {
     struct tr_page_budget *b = p->budget;
     struct tr_page *page;
@@ -279,7 +279,7 @@ struct tr_page *tr_page_take(struct tr_page_pool *p)
     return page;
 }
 
-void tr_page_ref(struct tr_page *page)
+void tr__page_ref(struct tr_page *page)
 {
     if (page->refs++ == 0) {
         list_remove(page);
@@ -288,7 +288,7 @@ void tr_page_ref(struct tr_page *page)
     }
 }
 
-void tr_page_unref(struct tr_page *page)
+void tr__page_unref(struct tr_page *page)
 {
     struct tr_page_pool *p = page->pool;
     if (--page->refs)

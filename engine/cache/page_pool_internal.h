@@ -65,27 +65,27 @@ struct tr_page_pool {
     bool poison;                   /* fill freed pages with NaN: for tests */
 };
 
-size_t tr_page_stride(size_t page_bytes);
-/* The two pools that draw on it, which tr_page_pool_init makes. */
-void tr_page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_page_pool *one,
-                         struct tr_page_pool *other);
-TR_NODISCARD int tr_page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b,
-                                   size_t page_bytes, int page_tokens, struct tr_err *err);
-void tr_page_pool_done(struct tr_page_pool *p);
+size_t tr__page_stride(size_t page_bytes);
+/* The two pools that draw on it, which tr__page_pool_init makes. */
+void tr__page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_page_pool *one,
+                          struct tr_page_pool *other);
+TR_NODISCARD int tr__page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b,
+                                    size_t page_bytes, int page_tokens, struct tr_err *err);
+void tr__page_pool_done(struct tr_page_pool *p);
 
 /* A page with one reference and undefined contents; evicts if it must. NULL: all memory is held. */
-struct tr_page *tr_page_take(struct tr_page_pool *p);
-void tr_page_ref(struct tr_page *page);
-void tr_page_unref(struct tr_page *page);
-void *tr_page_data(const struct tr_page *page);
+struct tr_page *tr__page_take(struct tr_page_pool *p);
+void tr__page_ref(struct tr_page *page);
+void tr__page_unref(struct tr_page *page);
+void *tr__page_data(const struct tr_page *page);
 
 /* Makes a complete held page findable by content, unless a twin already is. compare: the twin's
  * bytes are compared; a twin that differs is forgotten. */
-void tr_page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const int32_t *ids,
-                  bool compare);
+void tr__page_seal(struct tr_page *page, struct tr_hash key, int64_t start, const int32_t *ids,
+                   bool compare);
 /* The sealed page of that identity: key, start and ids are all compared, with `verify` the checksum
  * too; a page that fails that is forgotten. NULL if there is none. */
-struct tr_page *tr_page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
-                             const int32_t *ids);
+struct tr_page *tr__page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
+                              const int32_t *ids);
 
 #endif

@@ -24,12 +24,12 @@ int tr_pages_open(struct tr_pages **ret, const struct tr_pages_options *o, struc
     struct tr_pages *p = calloc(1, sizeof *p);
     if (!p)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    tr_page_budget_init(&p->budget, o->budget_bytes, &p->local, &p->global);
-    int r = tr_page_pool_init(&p->local, &p->budget, l->n_layers ? l->page_bytes : 0,
-                              l->page_tokens, err);
+    tr__page_budget_init(&p->budget, o->budget_bytes, &p->local, &p->global);
+    int r = tr__page_pool_init(&p->local, &p->budget, l->n_layers ? l->page_bytes : 0,
+                               l->page_tokens, err);
     if (!r)
-        r = tr_page_pool_init(&p->global, &p->budget, g->n_layers ? g->page_bytes : 0,
-                              g->page_tokens, err);
+        r = tr__page_pool_init(&p->global, &p->budget, g->n_layers ? g->page_bytes : 0,
+                               g->page_tokens, err);
     if (r) {
         tr_pages_close(p);
         return r;
@@ -45,8 +45,8 @@ int tr_pages_open(struct tr_pages **ret, const struct tr_pages_options *o, struc
 struct tr_pages *tr_pages_close(struct tr_pages *p)
 {
     if (p) {
-        tr_page_pool_done(&p->local);
-        tr_page_pool_done(&p->global);
+        tr__page_pool_done(&p->local);
+        tr__page_pool_done(&p->global);
         free(p);
     }
     return NULL;
@@ -54,12 +54,12 @@ struct tr_pages *tr_pages_close(struct tr_pages *p)
 
 size_t tr_local_page_cost(const struct tr_kv_layout *local)
 {
-    return local->n_layers ? tr_page_stride(local->page_bytes) : 0;
+    return local->n_layers ? tr__page_stride(local->page_bytes) : 0;
 }
 
 size_t tr_global_page_cost(const struct tr_kv_layout *global)
 {
-    return global->n_layers ? tr_page_stride(global->page_bytes) : 0;
+    return global->n_layers ? tr__page_stride(global->page_bytes) : 0;
 }
 
 static struct tr_page_counts counts(const struct tr_page_pool *p)
@@ -109,13 +109,13 @@ static void done(struct tr_page_table *t)
 static void append(struct tr_page_table *t, struct tr_page *page)
 {
     t->pages[t->n] = page;
-    t->data[t->n] = tr_page_data(page);
+    t->data[t->n] = tr__page_data(page);
     t->n++;
 }
 
 static bool take(struct tr_page_pool *p, struct tr_page_table *t)
 {
-    struct tr_page *page = tr_page_take(p);
+    struct tr_page *page = tr__page_take(p);
     if (page)
         append(t, page);
     return page != NULL;
@@ -137,7 +137,7 @@ static bool extend(struct tr_page_pool *p, struct tr_page_table *t, int64_t begi
 static void truncate_to(struct tr_page_table *t, int64_t n_pages)
 {
     while (t->n && t->first + t->n > n_pages)
-        tr_page_unref(t->pages[--t->n]);
+        tr__page_unref(t->pages[--t->n]);
 }
 
 static bool fork_table(struct tr_page_pool *p, struct tr_page_table *to,
@@ -146,7 +146,7 @@ static bool fork_table(struct tr_page_pool *p, struct tr_page_table *to,
     to->first = from->first;
     for (int i = 0; i < from->n && (from->first + i) * p->page_tokens < end; i++) {
         if ((from->first + i + 1) * p->page_tokens <= end) {
-            tr_page_ref(from->pages[i]);
+            tr__page_ref(from->pages[i]);
             append(to, from->pages[i]);
         } else if (take(p, to)) {
             memcpy(to->data[i], from->data[i], p->page_bytes);
@@ -173,14 +173,14 @@ static void seal(const struct tr_page_pool *p, const struct tr_page_table *t, in
 {
     struct tr_page *held = at(t, page);
     if (held)
-        tr_page_seal(held, key, page * p->page_tokens, ids, compare);
+        tr__page_seal(held, key, page * p->page_tokens, ids, compare);
 }
 
 static void adopt(struct tr_page_table *t, int64_t page, struct tr_page *found)
 {
     if (t->n == 0)
         t->first = page;
-    tr_page_ref(found);
+    tr__page_ref(found);
     append(t, found);
 }
 
@@ -206,7 +206,7 @@ void tr_local_drop(struct tr_pages *p, struct tr_local_table *local, int64_t fir
     struct tr_page_table *t = &local->table;
     int n = 0;
     while (n < t->n && (t->first + n + 1) * p->local.page_tokens <= first)
-        tr_page_unref(t->pages[n++]);
+        tr__page_unref(t->pages[n++]);
     if (n == 0)
         return;
     t->n -= n;
@@ -247,7 +247,7 @@ void tr_local_keep(const struct tr_local_table *t, int64_t page)
 struct tr_local_page *tr_local_find(struct tr_pages *p, int64_t page, struct tr_hash key,
                                     const int32_t *ids)
 {
-    return (struct tr_local_page *)tr_page_find(&p->local, key, page * p->local.page_tokens, ids);
+    return (struct tr_local_page *)tr__page_find(&p->local, key, page * p->local.page_tokens, ids);
 }
 
 void tr_local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found)
@@ -297,8 +297,8 @@ void tr_global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t
 struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
                                       const int32_t *ids)
 {
-    return (struct tr_global_page *)tr_page_find(&p->global, key, page * p->global.page_tokens,
-                                                 ids);
+    return (struct tr_global_page *)tr__page_find(&p->global, key, page * p->global.page_tokens,
+                                                  ids);
 }
 
 void tr_global_adopt(struct tr_global_table *t, struct tr_global_page *found)

@@ -78,9 +78,12 @@ struct srv {
     struct srv_call *calls; /* all inference calls with open jobs */
     int n_conns, n_requests, n_calls;
     struct srv_work *works; /* what libuv's pool has to do */
-    int n_working;          /* requests on libuv's pool: the tokenizer must outlive them */
-    size_t body_bytes;      /* request bodies held at this moment */
-    uint64_t next_id;       /* for ids of requests and answers */
+    uv_work_t trim;         /* gives memory back */
+    bool trimming;
+    size_t released;   /* bytes of bodies that were read since then */
+    int n_working;     /* requests on libuv's pool: the tokenizer must outlive them */
+    size_t body_bytes; /* request bodies held at this moment */
+    uint64_t next_id;  /* for ids of requests and answers */
     struct srv_metrics metrics;
 };
 

@@ -386,6 +386,7 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     s->calls = c;
     s->n_calls++;
     srv_later(req, &generator, c);
+    c->work.bytes = req->body.len;
     c->work.run = on_work;
     c->work.done = on_worked;
     if (srv_task_is_long(req) && srv_work_start(s, &c->work)) {

@@ -193,6 +193,8 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
                         chat ? tr_chat_tool_format(chat) : TR_TOOL_NONE, &d->tools);
     c->rules.parallel = d->parallel_tool_calls;
     c->rules.hide_calls = no_calls;
+    if (no_calls) /* what they are is of no use */
+        srv_turn_rules_forget(&c->rules);
     c->rules.hide_reasoning = !c->params.include_reasoning;
     if (no_calls) /* a model that knows of no tools is not tempted */
         d->tools = (struct tr_json){0};

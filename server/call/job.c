@@ -7,6 +7,7 @@
 #include "server/call/call.h"
 
 enum {
+    MAX_PROMPT_ENTRIES = 1 << 19, /* log probabilities of a prompt in one answer: about 32 MiB */
     MAX_STOP_IDS = 1024,
     MAX_BAD_WORDS = 1024,
     MAX_BAD_IDS = 16384, /* all sequences together */
@@ -331,6 +332,20 @@ static int fit(const struct srv_call *c, size_t n_prompt, bool more, struct tr_e
                       n_prompt == room ? ", which leaves no room for an answer" : "");
 }
 
+/* Every choice repeats what is told of the prompt: together so much and no more. */
+static int fit_answer(const struct srv_call *c, size_t n_prompt, struct tr_err *err)
+{
+    const struct srv_params *p = &c->params;
+    int64_t tops = TR_MAX(p->prompt_logprobs, p->echo ? p->logprobs : -1);
+    int64_t entries = (int64_t)n_prompt * (tops + 1) * p->n;
+    if (tops < 0 || entries <= MAX_PROMPT_ENTRIES)
+        return 0;
+    return tr_err_set(err, TR_EINVAL, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+                      "%zu prompt tokens with %lld log probabilities each in %lld answers: at most "
+                      "%d are told in one",
+                      n_prompt, (long long)tops + 1, (long long)p->n, MAX_PROMPT_ENTRIES);
+}
+
 static int keep_prompt(struct srv_job *j)
 {
     if (!j->call->params.return_token_ids)
@@ -352,6 +367,8 @@ int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err
         ids->n = keep;
     }
     int r = fit(c, ids->n, more, err);
+    if (r == 0)
+        r = fit_answer(c, ids->n, err);
     if (r < 0) {
         free(ids->ids);
         *ids = (struct tr_ids){0};

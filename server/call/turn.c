@@ -8,6 +8,48 @@
 
 /* ---- rules ---- */
 
+enum { SCHEMA_DEPTH = 4 }; /* of unions whose types are looked at */
+
+/* The types that a schema states, and no more of it. */
+static json_t *types_of(json_t *schema, int depth)
+{
+    static const char *const unions[] = {"anyOf", "oneOf"};
+    json_t *ret = json_object(), *type = json_object_get(schema, "type");
+    if (type)
+        json_object_set(ret, "type", type);
+    for (size_t u = 0; depth > 0 && u < TR_ARRAY_LEN(unions); u++) {
+        json_t *branches = json_object_get(schema, unions[u]), *branch;
+        size_t i;
+        if (!json_is_array(branches))
+            continue;
+        json_t *kept = json_array();
+        json_array_foreach(branches, i, branch)
+            json_array_append_new(kept, types_of(branch, depth - 1));
+        json_object_set_new(ret, unions[u], kept);
+    }
+    return ret;
+}
+
+/* Names, parameters and their types: what reading calls needs of the tools, however long they are
+ * to wait. NULL: no memory. */
+static json_t *outline_of(json_t *tools)
+{
+    json_t *ret = json_array(), *tool, *schema;
+    size_t i;
+    json_array_foreach(tools, i, tool)
+    {
+        json_t *function = json_object_get(tool, "function"), *types = json_object();
+        json_t *parameters = json_object_get(function, "parameters");
+        const char *key;
+        json_object_foreach(json_object_get(parameters, "properties"), key, schema)
+            json_object_set_new(types, key, types_of(schema, SCHEMA_DEPTH));
+        json_array_append_new(ret, json_pack("{s:{s:O?,s:{s:o}}}", "function", "name",
+                                             json_object_get(function, "name"), "parameters",
+                                             "properties", types));
+    }
+    return ret;
+}
+
 void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_tokenizer *t,
                          enum tr_tool_format format, const struct tr_json *tools)
 {
@@ -16,13 +58,19 @@ void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_tokenizer
     *rules = (struct srv_turn_rules){.parse = true, .parallel = true};
     if (tr_json_size(tools) > 0) {
         rules->format = format;
-        rules->tools = tr_json_root(json_incref(tools->node), NULL);
+        rules->tools = tr_json_root(outline_of(tools->node), NULL);
     }
     for (int i = 0; i < SRV_MAX_TAGS; i++) {
         int32_t id = tr_tokenizer_find(t, tags[i], strlen(tags[i]));
         if (id >= 0)
             rules->tags[rules->n_tags++] = id;
     }
+}
+
+void srv_turn_rules_forget(struct srv_turn_rules *rules)
+{
+    json_decref(rules->tools.node);
+    rules->tools = (struct tr_json){0};
 }
 
 void srv_turn_rules_done(struct srv_turn_rules *rules)

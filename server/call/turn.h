@@ -26,7 +26,7 @@ struct srv_turn_rules {
     bool hide_calls;            /* tools were given, and calling them forbidden */
     bool parallel;              /* more than one call */
     enum tr_tool_format format; /* TR_TOOL_NONE without tools */
-    struct tr_json tools;       /* a root of its own; holds a reference to the node, or has none */
+    struct tr_json tools;       /* a root of its own; owns the node, or has none */
     int32_t tags[SRV_MAX_TAGS]; /* tokens that are shown although they are special: the tags */
     int n_tags;
 };
@@ -65,9 +65,12 @@ struct srv_turn {
     int reasoning_tokens, seen_tokens;
 };
 
-/* The rules take a reference to the tools. format: what the checkpoint's template teaches. */
+/* The rules keep an outline of the tools: names and types. format: what the checkpoint's template
+ * teaches. */
 void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_tokenizer *t,
                          enum tr_tool_format format, const struct tr_json *tools);
+/* Calls will be hidden: their types do not matter. */
+void srv_turn_rules_forget(struct srv_turn_rules *rules);
 void srv_turn_rules_done(struct srv_turn_rules *rules);
 /* Whether the token's text counts although the token is special. */
 bool srv_turn_is_tag(const struct srv_turn_rules *rules, int32_t token);

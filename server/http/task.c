@@ -79,6 +79,7 @@ static void start(struct srv_req *req, srv_task_fn fn, bool aside)
     }
     t->req = req;
     t->fn = fn;
+    t->work.bytes = req->body.len;
     t->work.run = on_work;
     t->work.done = on_worked;
     t->result = tr_err_set(&t->err, TR_ECANCELED, NULL, "the daemon is shutting down");

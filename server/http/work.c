@@ -1,7 +1,11 @@
 #include "server/http/work.h"
 
+#include <malloc.h>
+
 #include "config/cancel.h"
 #include "server/server.h"
+
+enum { TRIM_BYTES = 1 << 20 }; /* of bodies that were read since the last time */
 
 static void on_work(uv_work_t *uv)
 {
@@ -10,6 +14,29 @@ static void on_work(uv_work_t *uv)
     if (!tr_cancel_asked())
         w->run(w);
     tr_cancel_watch(NULL);
+}
+
+static void trim(uv_work_t *uv)
+{
+    (void)uv;
+    malloc_trim(0);
+}
+
+static void on_trimmed(uv_work_t *uv, int status)
+{
+    (void)status;
+    struct srv *s = uv->data;
+    s->trimming = false;
+}
+
+/* A large request's memory lies in many small pieces: the allocator gives it back when asked. */
+static void give_back(struct srv *s)
+{
+    if (s->released < TRIM_BYTES || s->n_working > 0 || s->trimming)
+        return;
+    s->released = 0;
+    s->trim.data = s;
+    s->trimming = uv_queue_work(&s->loop, &s->trim, trim, on_trimmed) == 0;
 }
 
 static void on_worked(uv_work_t *uv, int status)
@@ -21,7 +48,9 @@ static void on_worked(uv_work_t *uv, int status)
     *(w->prev ? &w->prev->next : &s->works) = w->next;
     if (w->next)
         w->next->prev = w->prev;
+    s->released += w->bytes;
     w->done(w);
+    give_back(s);
 }
 
 bool srv_work_start(struct srv *s, struct srv_work *w)

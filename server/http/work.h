@@ -15,6 +15,7 @@ struct srv_work {
     void (*run)(struct srv_work *work); /* on a worker; tr_cancel_asked tells it to end */
     /* On the loop thread. Also if `run` never was: cancelled is true then. */
     void (*done)(struct srv_work *work);
+    size_t bytes; /* of the body: how much memory it may have taken */
     atomic_bool cancelled;
     uv_work_t uv;
 };

@@ -122,3 +122,48 @@ def test_few_open_files_mean_fewer_connections(daemon, tmp_path):
     assert d.get("/health").status == 200
     for s in held:
         s.close()
+
+
+def test_answers_that_repeat_a_prompt_have_a_bound(demo):
+    """A small request must not make an answer of hundreds of megabytes."""
+    prompt = [100 + i % 800 for i in range(2000)]
+    for body in ({"prompt_logprobs": 20}, {"echo": True, "logprobs": 20}):
+        r = demo.post("/v1/completions", {"prompt": prompt, "max_tokens": 1, "n": 128, **body})
+        assert r.status == 400 and r.error["param"] == next(k for k in ("prompt_logprobs", "logprobs") if k in body)
+    r = demo.post("/v1/completions", {"prompt": prompt, "max_tokens": 1, "n": 2, "prompt_logprobs": 1})
+    assert r.status == 200 and all(len(c["prompt_logprobs"]) == 2000 for c in r.json()["choices"])
+
+
+def rss(d):
+    """MiB"""
+    with open(f"/proc/{d.process.pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:")) / 1024
+
+
+def test_memory_comes_back_after_large_requests(daemon):
+    """A document in memory is many times its text."""
+    d = daemon(kv_cache="64MiB", max_sequences=1)
+    body = b'{"prompt":"a","max_tokens":1,"metadata":[' + b'{"a":[1,2]},' * 200_000 + b"0]}"
+    small = b'{"prompt":"a","max_tokens":1}'
+    assert d.post("/v1/completions", small).status == 200
+    before = rss(d)
+    for _ in range(4):
+        assert d.post("/v1/completions", body).status in (200, 400)
+    harness.wait_for(lambda: rss(d) < 1.1 * before + 8, message=lambda: f"{before} MiB became {rss(d)}")
+
+
+def test_waiting_requests_keep_no_tools_that_were_dropped(daemon):
+    """With tool_choice none they stand in no prompt: nothing else would bound them."""
+    d = daemon(kv_cache="64MiB", max_sequences=1)
+    blocker = json.dumps({"prompt": "a", "max_tokens": 4000, "ignore_eos": True}).encode()
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"x": [{}] * 200_000}}}]
+    chat = json.dumps({"messages": [{"role": "user", "content": "a"}], "max_tokens": 50, "tool_choice": "none",
+                       "tools": tools}).encode()
+    held = []
+    for path, body in [("/v1/completions", blocker)] * 8 + [("/v1/chat/completions", chat)] * 4:
+        held.append(d.socket())
+        held[-1].sendall(head("POST", path, "Content-Type: application/json", f"Content-Length: {len(body)}") + body)
+    harness.wait_for(lambda: total(d, "requests_waiting") >= 11)
+    harness.wait_for(lambda: rss(d) < 150, message=lambda: f"{rss(d)} MiB")
+    for s in held:
+        s.close()

@@ -167,7 +167,8 @@ uint32_t tr__stack_intern(struct tr_grammar *g, const struct tr__item *edges, ui
         if (edges[i].stack != TR__ROOT)
             depth = TR_MAX(depth, tr__stack_at(g, edges[i].stack)->depth);
     *s = (struct tr__stack){.hash = hash, .n = n, .depth = depth + 1};
-    memcpy(s->edges, edges, n * sizeof(*edges));
+    if (n > 0)
+        memcpy(s->edges, edges, n * sizeof(*edges));
     t->slots[at] = made;
     t->used++;
     return made;

@@ -69,8 +69,11 @@ int tr_checkpoint_open(struct tr_checkpoint **ret, const char *path, struct tr_e
 {
     struct stat st;
     struct tr_checkpoint *c = calloc(1, sizeof *c);
-    int r = c && (c->path = strdup(path)) ? tr_source_init(&c->source, err)
-                                          : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (!c)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    c->path = strdup(path);
+    int r = c->path ? tr_source_init(&c->source, err)
+                    : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     if (!r)
         r = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(c, err) : open_gguf(c, err);
     if (r)

@@ -253,9 +253,9 @@ void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_mode
 
 struct format {
     const char *stored;
-    enum tr_wtype kept;
     size_t matrices;
     double lost, present;
+    enum tr_wtype kept;
     bool same; /* nothing is converted */
 };
 

@@ -197,7 +197,7 @@ static int32_t awq_nibble(const struct tr_window *w, uint64_t row, uint64_t outp
 }
 
 /* E2M1 in halves. */
-static const int8_t e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+static const int32_t e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* Element i of a window of floats of any type; NaN and infinity are the caller's to find. */
 static double number(const struct tr_window *w, const struct tr_part *p, uint64_t row, uint64_t col)
@@ -336,7 +336,7 @@ static int take_codes(struct tr_quant_rows *r, int i, struct tr_err *err)
         break;
     case TR_SCHEME_INT8:
         for (int j = 0; j < k; j++)
-            v[j] = (int8_t)line[j];
+            v[j] = (int)(int8_t)line[j];
         break;
     case TR_SCHEME_FP8:
         for (int j = 0; j < k; j++) {

@@ -143,33 +143,59 @@ static int take_zeros(const struct tr_module *m)
     return r ? r : expect(m, name, &q->zeros, rows, q->scales.cols);
 }
 
-/* Column -> group: checked, and forgotten if it says what would be so without it. */
+/* Whole, for what is small. The caller frees *ret. */
+static int read_part(const struct tr_module *m, const struct tr_part *p, void **ret)
+{
+    size_t bytes = (size_t)(p->rows * p->cols * p->bytes);
+    void *data = malloc(bytes);
+    if (!data) {
+        tr_err_set(m->err, TR_ENOMEM, NULL, "out of memory");
+        return TR_ENOMEM;
+    }
+    int r = tr_file_read(&m->source->files[p->file], p->offset, data, bytes, m->err);
+    if (r)
+        free(data);
+    else
+        *ret = data;
+    return r;
+}
+
+/* Every column has a group that there is, or all have -1. *ret: it says nothing that is not so. */
+static int check_index(const struct tr_module *m, const struct tr_tensor *t, const int32_t *index,
+                       bool *ret)
+{
+    int groups = m->q->k / m->q->group;
+    bool none = index[0] == -1;
+    *ret = true;
+    for (int j = 0; j < m->q->k; j++) {
+        if (none ? index[j] != -1 : index[j] < 0 || index[j] >= groups)
+            return tr__quant_fail(m, t, "column %d has the group %d, there are %d", j, index[j],
+                                  groups);
+        *ret &= none || index[j] == j / m->q->group;
+    }
+    return 0;
+}
+
+/* Column -> group: checked, and forgotten if it says nothing. */
 static int take_index(const struct tr_module *m, const char *name)
 {
     struct tr_quant *q = m->q;
     const struct tr_tensor *t = beside(m, name);
+    void *index = NULL;
+    bool plain = false;
     if (!t)
         return m->config->ordered ? tr__quant_fail(m, m->carrier, "%s is missing beside it", name)
                                   : 0;
     int r = take(m, t, "I32", &q->index);
     if (!r)
         r = expect(m, name, &q->index, 1, (uint64_t)q->k);
-    int32_t *index = malloc((size_t)q->k * sizeof *index);
-    if (!r && !index)
-        r = tr_err_set(m->err, TR_ENOMEM, NULL, "out of memory");
     if (!r)
-        r = tr_file_read(&m->source->files[t->file], t->offset, index, (size_t)q->k * sizeof *index,
-                         m->err);
-    bool none = !r && index[0] == -1, plain = true;
-    for (int j = 0; j < q->k && !r; j++) {
-        if (none ? index[j] != -1 : index[j] < 0 || index[j] >= q->k / q->group)
-            r = tr__quant_fail(m, t, "column %d has the group %d, there are %d", j, index[j],
-                               q->k / q->group);
-        else
-            plain &= none || index[j] == j / q->group;
-    }
+        r = read_part(m, &q->index, &index);
+    if (r)
+        return r;
+    r = check_index(m, t, index, &plain);
     free(index);
-    if (!r && plain)
+    if (plain)
         q->index = (struct tr_part){0};
     return r;
 }
@@ -281,17 +307,19 @@ static int find_middle(const struct tr_module *m)
 {
     struct tr_quant *q = m->q;
     size_t n = (size_t)(q->zeros.rows * q->zeros.cols);
-    uint32_t *words = malloc(n * sizeof *words), want = 0;
-    int r = words ? tr_file_read(&m->source->files[q->zeros.file], q->zeros.offset, words,
-                                 n * sizeof *words, m->err)
-                  : tr_err_set(m->err, TR_ENOMEM, NULL, "out of memory");
+    uint32_t want = 0;
+    void *zeros = NULL;
+    int r = read_part(m, &q->zeros, &zeros);
+    if (r)
+        return r;
+    const uint32_t *words = zeros;
     for (int b = 0; b + q->bits <= 32; b += q->bits)
         want |= ((1U << (q->bits - 1)) - (uint32_t)q->minus_one) << b;
     q->symmetric = 32 % q->bits == 0;
-    for (size_t i = 0; i < n && !r && q->symmetric; i++)
+    for (size_t i = 0; i < n && q->symmetric; i++)
         q->symmetric = words[i] == want;
-    free(words);
-    return r;
+    free(zeros);
+    return 0;
 }
 
 static int find_transposed(struct tr_module *m)

@@ -621,6 +621,7 @@ static void test_check(void **state)
 #define WITH(...)                                                                                  \
     {.temperature = 1, .top_p = 1, .typical_p = 1, .repetition_penalty = 1, __VA_ARGS__}
         {NULL, WITH(.min_p = 0)},
+        {NULL, WITH(.allowed = twice, .n_allowed = 2)},
         {NULL, WITH(.bias = good_bias, .n_bias = 2, .allowed = good_ids, .n_allowed = 2,
                     .bad_words = good_words, .n_bad_words = 5, .n_logprobs = 128)},
         {"temperature", {.temperature = -1}},
@@ -642,7 +643,6 @@ static void test_check(void **state)
         {"allowed_token_ids", WITH(.allowed = beyond, .n_allowed = 1)},
         {"allowed_token_ids", WITH(.allowed = padding, .n_allowed = 1)},
         {"allowed_token_ids", WITH(.allowed = falling, .n_allowed = 2)},
-        {"allowed_token_ids", WITH(.allowed = twice, .n_allowed = 2)},
         {"bad_words", WITH(.bad_words = empty_word, .n_bad_words = 1)},
         {"bad_words", WITH(.bad_words = cut_word, .n_bad_words = 3)},
         {"bad_words", WITH(.bad_words = negative, .n_bad_words = 2)},

@@ -5,6 +5,7 @@
 
 #include "server/api/schema.h"
 #include "server/call/job.h"
+#include "server/call/read.h"
 #include "server/http/reply.h"
 #include "server/http/task.h"
 #include "server/server.h"
@@ -121,65 +122,53 @@ static void add_snapshot(struct tr_buf *out, const struct tr_snapshot *s)
                 (unsigned long long)s->bytes, (long long)s->created);
 }
 
-/* The document of a request's body, and its fields. */
-static int read_params(const struct srv_req *req, const struct srv_table *const *tables,
-                       struct json_t **doc, struct tr_json *root, struct save_params *p,
-                       struct tr_err *err)
+static int save_prompt(struct srv_req *req, void *params, struct tr_err *err)
 {
-    int r = tr_json_parse(doc, req->body.len ? req->body.data : "{}",
-                          req->body.len ? req->body.len : 2, err);
-    if (r < 0)
-        return r;
-    *root = tr_json_root(*doc, NULL);
-    return srv_fields_take(tables, 1, root, NULL, false, p, err);
-}
-
-static int save(struct srv_req *req, struct tr_err *err)
-{
-    struct json_t *doc = NULL;
-    struct tr_json root;
-    struct save_params p = {0};
+    const struct save_params *p = params;
     struct tr_ids ids = {0};
     struct tr_snapshot_scope scope;
     struct tr_snapshot made;
     const char *name = NULL;
-    int r = read_params(req, save_tables, &doc, &root, &p, err);
-    if (r == 0 && !tr_json_given(&p.name))
-        r = tr_err_set(err, TR_EINVAL, "name", "name: missing");
-    if (r == 0)
-        r = tr_json_as_string(&p.name, &name, NULL, err);
-    if (r == 0 && !tr_json_given(&p.prompt))
+    if (!tr_json_given(&p->name))
+        return tr_err_set(err, TR_EINVAL, "name", "name: missing");
+    int r = tr_json_as_string(&p->name, &name, NULL, err);
+    if (r == 0 && !tr_json_given(&p->prompt))
         r = tr_err_set(err, TR_EINVAL, "prompt", "prompt: missing");
     if (r == 0)
-        r = take_prompt(req, &p.prompt, &ids, err);
+        r = take_prompt(req, &p->prompt, &ids, err);
     if (r == 0)
-        r = scope_of(req, &p, &scope, err);
+        r = scope_of(req, p, &scope, err);
     if (r == 0)
         r = tr_engine_snapshot_save(req->srv->engine, name, ids.ids, (int)ids.n, &scope, &made,
                                     err);
     if (r == 0)
         add_snapshot(&req->out, &made);
     free(ids.ids);
-    tr_json_free(doc);
+    return r;
+}
+
+static int save(struct srv_req *req, struct tr_err *err)
+{
+    struct save_params p = {0};
+    return srv_body_take(req, save_tables, 1, true, &p, save_prompt, err);
+}
+
+static int restore_named(struct srv_req *req, void *params, struct tr_err *err)
+{
+    struct tr_snapshot_scope scope;
+    struct tr_snapshot made;
+    int r = scope_of(req, params, &scope, err);
+    if (r == 0)
+        r = tr_engine_snapshot_restore(req->srv->engine, req->tail, &scope, &made, err);
+    if (r == 0)
+        add_snapshot(&req->out, &made);
     return r;
 }
 
 static int restore(struct srv_req *req, struct tr_err *err)
 {
-    struct json_t *doc = NULL;
-    struct tr_json root;
     struct save_params p = {0};
-    struct tr_snapshot_scope scope;
-    struct tr_snapshot made;
-    int r = read_params(req, restore_tables, &doc, &root, &p, err);
-    if (r == 0)
-        r = scope_of(req, &p, &scope, err);
-    if (r == 0)
-        r = tr_engine_snapshot_restore(req->srv->engine, req->tail, &scope, &made, err);
-    if (r == 0)
-        add_snapshot(&req->out, &made);
-    tr_json_free(doc);
-    return r;
+    return srv_body_take(req, restore_tables, 1, true, &p, restore_named, err);
 }
 
 static int list(struct srv_req *req, struct tr_err *err)

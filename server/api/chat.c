@@ -5,6 +5,7 @@
 #include "server/api/openai.h"
 #include "server/api/schema.h"
 #include "server/call/logprobs.h"
+#include "server/call/read.h"
 #include "server/http/task.h"
 #include "server/server.h"
 
@@ -334,29 +335,26 @@ const struct srv_route srv_chat_route = {
 
 static const struct srv_table *const template_tables[] = {&srv_apply_template_fields};
 
-static int apply_template(struct srv_req *req, struct tr_err *err)
+static int add_prompt(struct srv_req *req, void *params, struct tr_err *err)
 {
-    const struct srv *s = req->srv;
-    struct json_t *doc = NULL;
-    struct srv_params p = {0};
+    struct srv_params *p = params;
     struct tr_rendered prompt = {0};
-    int r = tr_json_parse(&doc, req->body.data ? req->body.data : "", req->body.len, err);
-    if (r < 0)
-        return r;
-    struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(template_tables, 1, &root, NULL, req->strict, &p, err);
+    int r = srv_dialog_check_tools(&p->dialog, err);
     if (r == 0)
-        r = srv_dialog_check_tools(&p.dialog, err);
-    if (r == 0)
-        r = srv_dialog_render(s->chat, &p.dialog, &prompt, err);
+        r = srv_dialog_render(req->srv->chat, &p->dialog, &prompt, err);
     if (r == 0) {
         tr_buf_adds(&req->out, "{\"prompt\":");
         tr_json_quote(&req->out, prompt.text, prompt.n);
         tr_buf_addc(&req->out, '}');
     }
     tr_rendered_done(&prompt);
-    tr_json_free(doc);
     return r;
+}
+
+static int apply_template(struct srv_req *req, struct tr_err *err)
+{
+    struct srv_params p = {0};
+    return srv_body_take(req, template_tables, 1, false, &p, add_prompt, err);
 }
 
 static void post_template(struct srv_req *req)

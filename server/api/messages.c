@@ -7,6 +7,7 @@
 #include "server/api/messages_input.h"
 #include "server/api/schema.h"
 #include "server/api/translate.h"
+#include "server/call/read.h"
 #include "server/call/usage.h"
 #include "server/http/reply.h"
 #include "server/http/task.h"
@@ -226,34 +227,25 @@ const struct srv_route srv_messages_route = {
 
 /* ---- /v1/messages/count_tokens ---- */
 
-static int count(struct srv_req *req, struct srv_params *p, struct srv_translation *t,
-                 struct tr_err *err)
+static int count(struct srv_req *req, void *params, struct tr_err *err)
 {
+    struct srv_params *p = params;
+    struct srv_translation t = {0};
     struct tr_ids ids = {0};
-    int r = srv_messages_translate(p, t, err);
+    int r = srv_messages_translate(p, &t, err);
     if (r == 0)
         r = srv_dialog_ids(req->srv->chat, &p->dialog, &ids, err);
     if (r == 0)
         tr_buf_addf(&req->out, "{\"input_tokens\":%zu}", ids.n);
     free(ids.ids);
+    srv_translation_done(&t);
     return r;
 }
 
 static int count_tokens(struct srv_req *req, struct tr_err *err)
 {
-    struct json_t *doc = NULL;
     struct srv_params p = {0};
-    struct srv_translation t = {0};
-    int r = tr_json_parse(&doc, req->body.data ? req->body.data : "", req->body.len, err);
-    if (r < 0)
-        return r;
-    struct tr_json root = tr_json_root(doc, NULL);
-    r = srv_fields_take(tables, TR_ARRAY_LEN(tables), &root, NULL, req->strict, &p, err);
-    if (r == 0)
-        r = count(req, &p, &t, err);
-    srv_translation_done(&t);
-    tr_json_free(doc);
-    return r;
+    return srv_body_take(req, tables, TR_ARRAY_LEN(tables), false, &p, count, err);
 }
 
 static void post_count(struct srv_req *req)

@@ -8,6 +8,7 @@
 #include "server/api/chat.h"
 #include "server/api/openai.h"
 #include "server/api/schema.h"
+#include "server/call/read.h"
 #include "server/http/reply.h"
 #include "server/http/task.h"
 #include "server/server.h"
@@ -50,17 +51,6 @@ static const struct srv_field detokenize_rows[] = {
 };
 static const struct srv_table detokenize_fields = {detokenize_rows, TR_ARRAY_LEN(detokenize_rows)};
 static const struct srv_table *const detokenize_tables[] = {&detokenize_fields};
-
-static int read_params(struct srv_req *req, const struct srv_table *const *tables, size_t n,
-                       struct json_t **doc, struct tr_json *root, struct params *p,
-                       struct tr_err *err)
-{
-    int r = tr_json_parse(doc, req->body.data ? req->body.data : "", req->body.len, err);
-    if (r < 0)
-        return r;
-    *root = tr_json_root(*doc, NULL);
-    return srv_fields_take(tables, n, root, NULL, req->strict, p, err);
-}
 
 static void add_strings(struct tr_buf *out, const struct tr_tokenizer *t, const struct tr_ids *ids)
 {
@@ -150,23 +140,24 @@ static int tokenize_text(struct srv_req *req, const struct params *p, struct tr_
     return 0;
 }
 
-static int tokenize(struct srv_req *req, struct tr_err *err)
+static int tokenize_any(struct srv_req *req, void *params, struct tr_err *err)
 {
-    struct json_t *doc = NULL;
-    struct tr_json root;
-    struct params p = {0};
-    int r = read_params(req, tokenize_tables, 2, &doc, &root, &p, err);
-    bool messages = tr_json_given(&p.chat.dialog.messages);
-    if (r == 0 && messages + tr_json_given(&p.content) + tr_json_given(&p.prompt) != 1)
-        r = tr_err_set(err, TR_EINVAL, "prompt", "give one of prompt, content and messages");
-    if (r == 0)
-        r = messages ? tokenize_messages(req, &p, err) : tokenize_text(req, &p, err);
-    tr_json_free(doc);
-    return r;
+    struct params *p = params;
+    bool messages = tr_json_given(&p->chat.dialog.messages);
+    if (messages + tr_json_given(&p->content) + tr_json_given(&p->prompt) != 1)
+        return tr_err_set(err, TR_EINVAL, "prompt", "give one of prompt, content and messages");
+    return messages ? tokenize_messages(req, p, err) : tokenize_text(req, p, err);
 }
 
-static int detokenize_ids(struct srv_req *req, const struct tr_json *list, struct tr_err *err)
+static int tokenize(struct srv_req *req, struct tr_err *err)
 {
+    struct params p = {0};
+    return srv_body_take(req, tokenize_tables, 2, false, &p, tokenize_any, err);
+}
+
+static int detokenize_ids(struct srv_req *req, void *params, struct tr_err *err)
+{
+    const struct tr_json *list = &((struct params *)params)->tokens;
     const struct tr_tokenizer *t = req->srv->tokenizer;
     struct tr_detok d = {0};
     struct tr_buf text = {0};
@@ -197,14 +188,8 @@ static int detokenize_ids(struct srv_req *req, const struct tr_json *list, struc
 
 static int detokenize(struct srv_req *req, struct tr_err *err)
 {
-    struct json_t *doc = NULL;
-    struct tr_json root;
     struct params p = {0};
-    int r = read_params(req, detokenize_tables, 1, &doc, &root, &p, err);
-    if (r == 0)
-        r = detokenize_ids(req, &p.tokens, err);
-    tr_json_free(doc);
-    return r;
+    return srv_body_take(req, detokenize_tables, 1, false, &p, detokenize_ids, err);
 }
 
 static void post_tokenize(struct srv_req *req)

@@ -50,3 +50,19 @@ int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
         tr_err_set(&c->err, r, NULL, "%s", tr_err_text(r));
     return r;
 }
+
+int srv_body_take(struct srv_req *req, const struct srv_table *const *tables, size_t n_tables,
+                  bool optional, void *params, srv_body_fn use, struct tr_err *err)
+{
+    const char *bytes = req->body.len ? req->body.data : optional ? "{}" : "";
+    struct json_t *doc = NULL;
+    int r = tr_json_parse(&doc, bytes, req->body.len ? req->body.len : strlen(bytes), err);
+    if (r < 0)
+        return r;
+    struct tr_json root = tr_json_root(doc, NULL);
+    r = srv_fields_take(tables, n_tables, &root, NULL, req->strict && !optional, params, err);
+    if (r == 0)
+        r = use(req, params, err);
+    tr_json_free(doc);
+    return r;
+}

@@ -2,11 +2,19 @@
 #ifndef TR_SERVER_CALL_READ_H
 #define TR_SERVER_CALL_READ_H
 
-#include <stddef.h>
+#include "server/call/fields.h"
 
 struct srv_call;
+struct srv_req;
 
 /* Says in c->err what is wrong with them; needs api and context only, on any thread. */
 int srv_call_read(struct srv_call *c, const char *bytes, size_t n);
+
+/* Uses the parameters, whose VALUE fields point into the document only while it runs. */
+typedef int (*srv_body_fn)(struct srv_req *req, void *params, struct tr_err *err);
+/* Takes the body's fields into *params, and hands it to `use`. optional: an absent body is an empty
+ * object, and names that no table has pass. */
+int srv_body_take(struct srv_req *req, const struct srv_table *const *tables, size_t n_tables,
+                  bool optional, void *params, srv_body_fn use, struct tr_err *err);
 
 #endif

@@ -404,8 +404,6 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->listen = &d->listen;
     s->outbox = &d->outbox;
     s->created = (int64_t)time(NULL);
-    srv_log_setup((enum srv_log_level)options->log_level,
-                  options->log_format == TR_LOG_FORMAT_JSON);
     prepare_process();
     srv_log_start();
     s->max_conns = fit_connections(options->max_connections);

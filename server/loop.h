@@ -11,8 +11,8 @@
 
 struct srv_route;
 
-/* Loads the checkpoint, serves the routes until SIGTERM or SIGINT; the exit status of the
- * process. */
+/* Loads the checkpoint, serves the routes until SIGTERM or SIGINT; the exit status of the process.
+ * The log is set up before; only a reload sets it up again. */
 int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes);
 
 #endif

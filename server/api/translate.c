@@ -110,15 +110,6 @@ void srv_translate_message(struct srv_translation *t, const char *role, struct j
     append(t, &t->messages, json_pack("{s:s,s:o}", "role", role, "content", content));
 }
 
-void srv_translate_result(struct srv_translation *t, const struct tr_json *call_id,
-                          struct json_t *content)
-{
-    t->turn = NULL;
-    append(t, &t->messages,
-           json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", call_id->node, "content",
-                     content));
-}
-
 int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *object,
                               const char *id_name, const char *content_name,
                               const char *const *types, struct tr_err *err)
@@ -128,9 +119,12 @@ int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *o
     int r = tr_json_expect(&id, TR_JSON_STRING, err);
     if (r == 0)
         r = srv_translate_parts(&content, types, &parts, err);
-    if (r == 0)
-        srv_translate_result(t, &id, parts);
-    return r;
+    if (r < 0)
+        return r;
+    t->turn = NULL;
+    append(t, &t->messages,
+           json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id.node, "content", parts));
+    return 0;
 }
 
 void srv_translate_foreign(struct srv_translation *t, const struct tr_json *item)

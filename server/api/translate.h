@@ -31,8 +31,6 @@ TR_NODISCARD int srv_translate_parts(const struct tr_json *v, const char *const 
 
 /* Each takes over the JSON values given without const tr_json (NULL: out of memory) and appends. */
 void srv_translate_message(struct srv_translation *t, const char *role, struct json_t *content);
-void srv_translate_result(struct srv_translation *t, const struct tr_json *call_id,
-                          struct json_t *content);
 /* A tool's result as the client's form has it: the call's id and the content (see
  * srv_translate_parts) are members of `object` under these names. TR_EINVAL at the place. */
 TR_NODISCARD int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *object,

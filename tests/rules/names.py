@@ -43,7 +43,6 @@ FOR_TESTS = {
     "srv_completions_api": "its form, fuzzed without a server",
     "srv_messages_api": "its form, fuzzed without a server",
     "srv_responses_api": "its form, fuzzed without a server",
-    "srv_translate_result": "one piece of a history",
     "tr_model_config_parse": "the parser alone, fuzzed",
     "tr_pace_take": "one step's choice of threads",
     "srv_log_dropped": "lines that found no room",

@@ -31,7 +31,8 @@ static void assert_json(const json_t *v, const char *want)
 static void test_an_assistants_turn_is_one_message(void **state)
 {
     (void)state;
-    struct json_t *doc = parse("{\"i\":\"1\",\"n\":\"f\",\"a\":\"{}\",\"t\":\"hm\\u0000\"}");
+    struct json_t *doc = parse("{\"i\":\"1\",\"n\":\"f\",\"a\":\"{}\",\"t\":\"hm\\u0000\","
+                               "\"r\":\"r\"}");
     struct tr_json root = tr_json_root(doc, NULL);
     struct tr_json id = tr_json_get(&root, "i"), name = tr_json_get(&root, "n");
     struct tr_json arguments = tr_json_get(&root, "a"), thought = tr_json_get(&root, "t");
@@ -43,7 +44,7 @@ static void test_an_assistants_turn_is_one_message(void **state)
     srv_translate_call(&t, &id, &name, &arguments);
     srv_translate_call(&t, &id, &name, &arguments);
     srv_translate_said(&t, json_string("d")); /* behind a call: another message */
-    srv_translate_result(&t, &id, json_string("r"));
+    assert_int_equal(srv_translate_tool_result(&t, &root, "i", "r", NULL, NULL), 0);
     srv_translate_call(&t, &id, &name, &arguments);
     struct srv_dialog d = {0};
     assert_int_equal(srv_translation_use(&t, &d, NULL), 0);
@@ -56,7 +57,8 @@ static void test_an_assistants_turn_is_one_message(void **state)
         "{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},"
         "{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
         "{\"role\":\"assistant\",\"content\":\"d\"},"
-        "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"r\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"1\","
+        "\"content\":[{\"type\":\"text\",\"text\":\"r\"}]},"
         "{\"role\":\"assistant\",\"tool_calls\":["
         "{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}"
         "]");

@@ -20,6 +20,7 @@
 
 #include "mock_engine.h"
 #include "server/api/routes.h"
+#include "server/log.h"
 #include "server/loop.h"
 
 #define ADDRESS "/tmp/trinityd-test-%d.sock"
@@ -38,17 +39,17 @@ static void start(struct daemon *d)
     assert_true(d->pid >= 0);
     if (d->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
-        char program[] = "trinityd", port[] = "--port=0", level[] = "--log-level=error",
-             model[] = "--model=config/demo";
+        char program[] = "trinityd", port[] = "--port=0", model[] = "--model=config/demo";
         char path[96];
         snprintf(path, sizeof path, "--unix-socket=%s", d->path);
-        char *argv[] = {program, port, level, model, path, NULL}, *envp[] = {NULL};
+        char *argv[] = {program, port, model, path, NULL}, *envp[] = {NULL};
         struct tr_options options;
         struct tr_err err;
-        if (tr_options_parse(&options, 5, argv, envp, &err) < 0) {
+        if (tr_options_parse(&options, 4, argv, envp, &err) < 0) {
             fprintf(stderr, "%s\n", err.msg);
             exit(2);
         }
+        srv_log_setup(SRV_LOG_ERROR, false);
         int status = srv_run(&options, srv_routes, srv_n_routes);
         tr_options_done(&options);
         exit(status);

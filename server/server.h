@@ -72,6 +72,7 @@ struct srv {
     struct srv_outbox *outbox;
 
     struct srv_conn *conns;                  /* all connections */
+    struct srv_conn *taking;                 /* libmicrohttpd is being given it */
     struct srv_conn *idle_first, *idle_last; /* those between requests, the longest idle first */
     int max_conns;          /* max_connections, or what the limit of open files allows */
     bool told_exhausted;    /* that there was no descriptor left */

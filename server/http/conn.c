@@ -6,14 +6,20 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "server/http/exchange.h"
+#include "server/http/listen.h"
+#include "server/http/peek.h"
 #include "server/http/problem.h"
 #include "server/http/pump.h"
+#include "server/http/transport.h"
+#include "server/log.h"
 #include "server/server.h"
 
 enum {
     MIN_RATE = 1000, /* bytes a second: a body or an answer that is slower ends */
+    SWALLOWS = 16,   /* pieces of a head that is refused */
     LOOKS = 4        /* at its progress, in the time after which silence ends it */
 };
 
@@ -47,23 +53,60 @@ static void check_hangup(struct srv_conn *c)
         abandon(c);
 }
 
-static void on_disconnect(uv_poll_t *watch, int status, int events)
+static void on_watch(uv_poll_t *watch, int status, int events);
+
+/* Before libmicrohttpd reads what the client has sent; false: refused. */
+static bool look(struct srv_conn *c)
 {
-    struct srv_conn *c = watch->data;
-    if (status >= 0 && !(events & UV_DISCONNECT))
-        return;
-    uv_poll_stop(watch);
+    static char bytes[SRV_PEEK_BYTES]; /* the loop thread's */
+    enum srv_problem why;
+    ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+    const char *text = n > 0 ? srv_peek_fault(bytes, (size_t)n, !c->again, &why) : NULL;
+    if (!text)
+        return true;
+    for (int i = 0; i < SWALLOWS && recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+        ; /* what is left unread would reset the connection before the answer is read */
+    c->refused = true;
+    srv_metrics_request(&c->srv->metrics, SRV_MAX_ROUTES, srv_problems[why].status);
+    srv_log(SRV_LOG_INFO, NULL, "a head is refused: %d, %s", srv_problems[why].status, text);
+    srv_conn_refuse(c, why, text);
+    return false;
+}
+
+static void on_gone(struct srv_conn *c)
+{
+    uv_poll_stop(&c->watch);
     c->hangup = true;
     if (!c->suspended) {
         /* libmicrohttpd takes a short read for an empty socket and misses an end that came with the
          * last bytes. So it reads those now, and then its edge-triggered poll is woken once
          * more. */
         srv_pump_run(c->srv);
-        if (!uv_is_closing((uv_handle_t *)watch))
+        if (!uv_is_closing((uv_handle_t *)&c->watch))
             shutdown(c->fd, SHUT_RD);
         return;
     }
     check_hangup(c);
+}
+
+static void on_watch(uv_poll_t *watch, int status, int events)
+{
+    struct srv_conn *c = watch->data;
+    bool gone = status < 0 || events & UV_DISCONNECT;
+    if (!c->mhd) {
+        if (!look(c))
+            srv_conn_drop(c);
+        else
+            srv_transport_take_over(c);
+        return;
+    }
+    if (events & UV_READABLE) {
+        uv_poll_start(watch, UV_DISCONNECT, on_watch);
+        if (!c->req)
+            (void)look(c);
+    }
+    if (gone)
+        on_gone(c);
 }
 
 void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text)
@@ -95,8 +138,10 @@ static void time_out(struct srv_conn *c)
 {
     if (c->req && c->req->phase == SRV_PHASE_BODY)
         srv_conn_refuse(c, SRV_PROBLEM_TIMEOUT, "the request did not arrive in time");
-    else
+    else if (c->mhd)
         shutdown(c->fd, SHUT_RDWR);
+    else
+        srv_conn_drop(c);
 }
 
 /* ---- deadlines ---- */
@@ -233,7 +278,10 @@ bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest)
     if (!c || c == newest)
         return false;
     leave_idle(c);
-    shutdown(c->fd, SHUT_RDWR);
+    if (c->mhd)
+        shutdown(c->fd, SHUT_RDWR);
+    else
+        srv_conn_drop(c);
     return true;
 }
 
@@ -244,24 +292,24 @@ void srv_conn_restart_timer(struct srv_conn *c)
         leave_idle(c);
     else
         join_idle(c);
+    if (!c->req && c->mhd && !c->tls && !c->hangup)
+        uv_poll_start(&c->watch, UV_DISCONNECT | UV_READABLE, on_watch);
     uv_timer_stop(&c->timer);
     wait_more(c);
 }
 
 /* ---- life ---- */
 
-struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd)
+struct srv_conn *srv_conn_open(struct srv *s, int fd, const struct sockaddr *addr, socklen_t n)
 {
     struct srv_conn *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
     c->srv = s;
-    c->mhd = mhd;
     c->fd = fd;
-    c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
-    const union MHD_ConnectionInfo *peer =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    c->unix_peer = peer && peer->client_addr && peer->client_addr->sa_family == AF_UNIX;
+    memcpy(&c->addr, addr, TR_MIN(n, sizeof c->addr));
+    c->addr_bytes = n;
+    c->unix_peer = addr->sa_family == AF_UNIX;
     uv_timer_init(&s->loop, &c->timer);
     c->timer.data = c;
     c->open_handles = 1;
@@ -271,7 +319,7 @@ struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd
     }
     c->watch.data = c;
     c->open_handles = 2;
-    uv_poll_start(&c->watch, UV_DISCONNECT, on_disconnect);
+    uv_poll_start(&c->watch, UV_DISCONNECT | UV_READABLE, on_watch);
     c->next = s->conns;
     if (c->next)
         c->next->prev = c;
@@ -279,6 +327,20 @@ struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd
     s->n_conns++;
     srv_conn_restart_timer(c);
     return c;
+}
+
+void srv_conn_taken(struct srv_conn *c, struct MHD_Connection *mhd)
+{
+    c->mhd = mhd;
+    c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
+    uv_poll_start(&c->watch, UV_DISCONNECT, on_watch);
+}
+
+void srv_conn_drop(struct srv_conn *c)
+{
+    int fd = c->fd;
+    srv_conn_close(c);
+    close(fd);
 }
 
 void srv_conn_close(struct srv_conn *c)
@@ -293,6 +355,7 @@ void srv_conn_close(struct srv_conn *c)
     else
         s->conns = c->next;
     s->n_conns--;
+    srv_listen_resume(s->listen, SRV_PAUSE_FULL);
     leave_idle(c);
     uv_close((uv_handle_t *)&c->watch, free_handle);
     uv_close((uv_handle_t *)&c->timer, free_handle);

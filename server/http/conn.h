@@ -8,6 +8,7 @@
 #ifndef TR_SERVER_HTTP_CONN_H
 #define TR_SERVER_HTTP_CONN_H
 
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "server/http/problem.h"
@@ -18,8 +19,8 @@ struct MHD_Connection;
 struct srv_conn {
     struct srv *srv;
     struct srv_conn *prev, *next;
-    struct MHD_Connection *mhd;
-    int fd; /* libmicrohttpd's; closed by it after srv_conn_close */
+    struct MHD_Connection *mhd; /* NULL: not handed over yet */
+    int fd;                     /* libmicrohttpd's; closed by it after srv_conn_close */
     uv_poll_t watch;
     uv_timer_t timer;
     int open_handles;                       /* the two above; the memory goes with the last */
@@ -33,11 +34,19 @@ struct srv_conn {
     bool suspended;
     bool hangup; /* the peer will send nothing more */
     bool tls;
+    bool again;   /* it had a request before */
+    bool refused; /* whatever comes is not read */
+    struct sockaddr_storage addr;
+    socklen_t addr_bytes;
     bool unix_peer;
 };
 
-/* NULL when there is no memory. */
-struct srv_conn *srv_conn_open(struct srv *s, struct MHD_Connection *mhd, int fd);
+/* A connected socket; NULL without memory. take_over hands it to libmicrohttpd, which calls
+ * srv_conn_taken: at once over TLS, else when the head of a request has been looked at. */
+struct srv_conn *srv_conn_open(struct srv *s, int fd, const struct sockaddr *addr, socklen_t n);
+void srv_conn_taken(struct srv_conn *c, struct MHD_Connection *mhd);
+/* Closes the socket of a connection that was never handed over. */
+void srv_conn_drop(struct srv_conn *c);
 void srv_conn_close(struct srv_conn *c);
 
 /* Between handler calls of libmicrohttpd, on the loop thread only. */

@@ -42,7 +42,7 @@ void *srv_exchange_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd
 {
     struct srv *s = cls;
     struct srv_conn *c = conn_of(mhd);
-    struct srv_req *req = c ? calloc(1, sizeof *req) : NULL;
+    struct srv_req *req = c && !c->refused ? calloc(1, sizeof *req) : NULL;
     if (!req)
         return NULL;
     req->uri = strdup(uri);
@@ -57,6 +57,7 @@ void *srv_exchange_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd
     s->n_requests++;
     if (c->req)
         srv_exchange_leave(c->req, true);
+    c->again = true;
     c->req = req;
     srv_conn_restart_timer(c);
     return req;

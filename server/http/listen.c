@@ -265,6 +265,8 @@ void srv_listen_pause(struct srv_listen *l, enum srv_pause why)
 
 void srv_listen_resume(struct srv_listen *l, enum srv_pause why)
 {
+    if (!(l->paused & why))
+        return;
     l->paused &= ~(unsigned)why;
     set_polls(l);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "server/http/conn.h"
 #include "server/http/exchange.h"
@@ -14,9 +15,9 @@
 #include "server/server.h"
 
 enum {
-    POOL_BYTES = 64 * 1024, /* of one connection: headers, and pieces of bodies and answers */
-    SPARE_SLOTS = 128,      /* libmicrohttpd's limit is never the one that is met */
-    PROBE_SLOTS = 16,       /* beyond max_connections, for those who ask how it goes */
+    POOL_BYTES = 128 * 1024, /* of one connection: headers, and pieces of bodies and answers */
+    SPARE_SLOTS = 128,       /* libmicrohttpd's limit is never the one that is met */
+    PROBE_SLOTS = 16,        /* beyond max_connections, for those who ask how it goes */
     DEAD_PEER_MS = 60000,
     PEM_MAX = 1 << 20,
     SEND_BYTES = 128 * 1024 /* the kernel's part of an answer nobody reads; it may double it */
@@ -28,19 +29,14 @@ static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
     struct srv_mhd *m = cls;
     struct srv *s = m->srv;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *context = info ? srv_conn_open(s, mhd, info->connect_fd) : NULL;
+        *context = s->taking;
+        if (s->taking)
+            srv_conn_taken(s->taking, mhd);
         m->n_conns += *context != NULL;
-        if (s->n_conns > s->max_conns && !srv_conn_give_way(s, *context) &&
-            s->n_conns >= s->max_conns + PROBE_SLOTS)
-            srv_listen_pause(s->listen, SRV_PAUSE_FULL);
     } else if (*context) {
         srv_conn_close(*context);
         *context = NULL;
         m->n_conns--;
-        if (s->n_conns < s->max_conns + PROBE_SLOTS)
-            srv_listen_resume(s->listen, SRV_PAUSE_FULL);
     }
 }
 
@@ -57,8 +53,31 @@ void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, sockle
     }
     int bytes = SEND_BYTES;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    if (MHD_add_connection(s->mhd->daemon, fd, addr, n) != MHD_YES)
+    struct srv_conn *c = srv_conn_open(s, fd, addr, n);
+    if (!c) {
+        close(fd);
         s->metrics.refused_connections++;
+        return;
+    }
+    if (s->n_conns > s->max_conns && !srv_conn_give_way(s, c) &&
+        s->n_conns >= s->max_conns + PROBE_SLOTS)
+        srv_listen_pause(s->listen, SRV_PAUSE_FULL);
+    if (s->options->tls_cert)
+        srv_transport_take_over(c);
+}
+
+void srv_transport_take_over(struct srv_conn *c)
+{
+    struct srv *s = c->srv;
+    s->taking = c;
+    /* It closes the socket if it fails. */
+    if (MHD_add_connection(s->mhd->daemon, c->fd, (struct sockaddr *)&c->addr, c->addr_bytes) !=
+            MHD_YES &&
+        !c->mhd) {
+        s->metrics.refused_connections++;
+        srv_conn_close(c);
+    }
+    s->taking = NULL;
 }
 
 void srv_transport_exhausted(void *srv)
@@ -169,6 +188,11 @@ int srv_transport_start(struct srv *s, struct tr_err *err)
 
 void srv_transport_stop(struct srv *s)
 {
+    for (struct srv_conn *next, *c = s->conns; c; c = next) {
+        next = c->next;
+        if (!c->mhd)
+            srv_conn_drop(c);
+    }
     uv_close((uv_handle_t *)&s->mhd_timer, NULL);
     uv_close((uv_handle_t *)&s->pump, NULL);
     while (s->mhd) {

@@ -93,3 +93,31 @@ def test_codings_that_are_not_understood(demo, coding, status):
     r = demo.post("/tokenize", {"prompt": "hi"}, headers={"Content-Encoding": coding})
     assert r.status == status, r.text
     assert r.headers["Accept-Encoding"] == ("identity" if status == 415 else None)
+
+
+@pytest.mark.parametrize("data, status", [
+    (b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+    (b"GET / HTPP/1.1\r\nHost: x\r\n\r\n", 400),
+    (b"GET /health\r\n\r\n", 400),
+    (b"GET\t/health\tHTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    (b"GET /health HTTP/1.1\r\nHost: x\r\nabc\r\n\r\n", 400),
+    (b"GET /health HTTP/1.1\r\n\r\n", 400),
+    (POST + b"Content-Length:\r\n\r\n" + BODY, 400),
+    (POST + b"Content-Length: +15\r\n\r\n" + BODY, 400),
+    (POST + b"Content-Length: 15 \r\n\r\n" + BODY, 400),
+    (POST + b"Content-Length: 15,15\r\n\r\n" + BODY, 400),
+    (POST + b"Content-Length: 18446744073709551631\r\n\r\n" + BODY, 413),
+    (b"GET /health?" + b"&" * 20000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+    (b"GET /" + b"y" * 60000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+    (b"GET /health HTTP/1.1\r\nHost: x\r\nCookie: " + b"a=b;" * 5000 + b"\r\n\r\n", 431),
+    (b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"".join(b"A%d: b\r\n" % i for i in range(3000)) + b"\r\n", 431),
+    (b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70000 + b"\r\n\r\n", 431),
+], ids=lambda v: repr(v[:70]) if isinstance(v, bytes) else str(v))
+def test_what_libmicrohttpd_would_refuse_is_refused_in_our_form(demo, data, status):
+    """One head, a JSON error, an id, whatever the status."""
+    answer = demo.raw(data)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode()) and answer.count(b"HTTP/1.1 ") == 1, answer[:500]
+    assert b"x-request-id: " in head.lower() and b"content-type: application/json" in head.lower()
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    assert b'"error"' in body and b"<html" not in body.lower()

@@ -1,9 +1,9 @@
 /*
  * The public face of the engine: one loaded checkpoint, many jobs, one event callback.
  *
- * The server sees this header (with job.h and types.h) and engine/text/ (tokenizer, detokenizer,
- * stop strings, chat template), nothing else; of the engine only engine/run/ includes it. The
- * engine knows no HTTP, never logs and never exits.
+ * The server sees this header (with job.h and types.h), grammar/grammar.h and engine/text/
+ * (tokenizer, detokenizer, stop strings, chat template), nothing else; of the engine only
+ * engine/run/ includes it. The engine knows no HTTP, never logs and never exits.
  *
  * Threads: tr_engine_open starts the engine thread (compute thread 0) and its helpers. submit,
  * cancel, pause, resume, drain and stats may be called from any thread. Events are delivered on the
@@ -185,6 +185,9 @@ TR_NODISCARD int tr_engine_snapshot_delete(struct tr_engine *e, const char *name
 /* Seconds until a refused request is worth another try: from measured speed and queued
  * work, 1..120. */
 int tr_engine_retry_after(struct tr_engine *e);
+
+/* For grammars, built by the first call; NULL = out of memory. Goes with the engine. Any thread. */
+const struct tr_grammar_vocab *tr_engine_grammar_vocab(struct tr_engine *e);
 
 /* What a dense pass in fp32 through OpenBLAS, which shares no kernel, page or batch with the
  * engine, says of n tokens: logprobs[i] is the raw log softmax of tokens[i + 1] and best[i] the

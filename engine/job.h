@@ -10,6 +10,8 @@
 #include "config/base.h"
 #include "config/err.h"
 
+struct tr_grammar; /* engine/grammar/grammar.h */
+
 struct tr_bias {
     int32_t id;  /* token id */
     float value; /* added to the logit */
@@ -54,6 +56,13 @@ struct tr_job {
     int n_stop_ids;
     bool borrows; /* the lists */
     bool ignore_eos;
+    /* The answer is a text of it, as far as it gets; NULL = any. A reference of the job's own; its
+     * vocabulary is tr_engine_grammar_vocab. End-of-generation ids end the answer where the text
+     * may end, and only there, whatever ignore_eos says. */
+    struct tr_grammar *grammar;
+    /* The constraint holds behind the first of these in the answer, line breaks aside, and no end
+     * comes before it; NULL = at once. Borrowed; outlives the job. */
+    const char *grammar_after;
     /* -1 none; k: the logprob of every prompt token after the first, and the k best */
     int prompt_logprobs;
     int priority;           /* lower runs earlier, 0 default: among the tenant's own jobs, */
@@ -69,7 +78,8 @@ struct tr_job *tr_job_free(struct tr_job *job); /* NULL ok; returns NULL */
 
 enum tr_finish {
     TR_FINISH_NONE,     /* still running */
-    TR_FINISH_EOS,      /* an end-of-generation id of the checkpoint was sampled */
+    TR_FINISH_EOS,      /* an end-of-generation id of the checkpoint was sampled, or nothing else
+                         * may follow in the grammar: then without a token, stop_id -1 */
     TR_FINISH_STOP_ID,  /* one of the job's stop ids was sampled */
     TR_FINISH_LENGTH,   /* max_tokens reached, or the context is full */
     TR_FINISH_CANCELED, /* tr_engine_cancel */

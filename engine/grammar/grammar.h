@@ -88,6 +88,7 @@ TR_NODISCARD int tr_grammar_state_open(struct tr_grammar_state **ret, struct tr_
 TR_NODISCARD int tr_grammar_state_copy(struct tr_grammar_state **ret,
                                        const struct tr_grammar_state *from);
 struct tr_grammar_state *tr_grammar_state_free(struct tr_grammar_state *s); /* NULL ok */
+size_t tr_grammar_state_bytes(void);                                        /* of one */
 void tr_grammar_state_reset(struct tr_grammar_state *s); /* back to the text's begin */
 
 /* Steps that can be taken back. */

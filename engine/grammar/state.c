@@ -167,6 +167,11 @@ struct tr_grammar_state *tr_grammar_state_free(struct tr_grammar_state *s)
     return NULL;
 }
 
+size_t tr_grammar_state_bytes(void)
+{
+    return sizeof(struct tr_grammar_state);
+}
+
 void tr_grammar_state_reset(struct tr_grammar_state *s)
 {
     struct tr_grammar *g = enter(s);

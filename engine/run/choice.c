@@ -15,6 +15,8 @@ static int open_buffers(struct tr_engine *e, struct choice *c, int max_new)
 {
     if (e->options.speculation && tr_ngram_init(&c->drafts, c->seq.max_ids) < 0)
         return TR_ENOMEM;
+    if (c->request->job->grammar && tr__constrain_open(c) < 0)
+        return TR_ENOMEM;
     return tr_choice_open(&c->sampling, c->request->job, c->index, max_new, e->info.vocab_size,
                           e->eog, e->n_eog);
 }
@@ -23,6 +25,7 @@ static void count_buffers(struct tr_engine *e, struct choice *c)
 {
     e->now.choice_bytes -= c->bytes;
     c->bytes = c->drafts.last ? tr_ngram_bytes(c->seq.max_ids) : 0;
+    c->bytes += c->grammar ? tr_grammar_state_bytes() : 0;
     c->bytes += c->sampling ? tr_choice_bytes(c->sampling) : 0;
     e->now.choice_bytes += c->bytes;
 }
@@ -47,6 +50,7 @@ void tr__leave(struct tr_engine *e, struct choice *c)
     c->entered = false;
     tr_schedule_remove(e->schedule, &c->seq);
     c->sampling = tr_choice_close(c->sampling);
+    c->grammar = tr_grammar_state_free(c->grammar);
     tr_ngram_done(&c->drafts);
     count_buffers(e, c);
 }
@@ -55,7 +59,7 @@ uint64_t tr__choice_most_bytes(const struct tr_engine *e)
 {
     int context = e->info.context_length;
     return sizeof(struct choice) + tr_schedule_buffer_bytes(&e->limits, context) +
-           tr_choice_most_bytes(context, e->info.vocab_size) +
+           tr_choice_most_bytes(context, e->info.vocab_size) + tr_grammar_state_bytes() +
            (e->options.speculation ? tr_ngram_bytes(context) : 0);
 }
 

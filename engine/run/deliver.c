@@ -88,7 +88,7 @@ static bool is_one_of(int32_t id, const int32_t *ids, int n)
 static enum tr_finish finish_of(const struct tr_engine *e, const struct choice *c, int32_t id)
 {
     const struct tr_job *job = c->request->job;
-    if (!job->ignore_eos && is_one_of(id, e->eog, e->n_eog))
+    if ((!job->ignore_eos || job->grammar) && is_one_of(id, e->eog, e->n_eog))
         return TR_FINISH_EOS;
     if (is_one_of(id, job->stop_ids, job->n_stop_ids))
         return TR_FINISH_STOP_ID;
@@ -164,9 +164,10 @@ void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int ro
     if (r->err.code)
         return;
     if (w->status < 0) { /* the job ends before the next step */
-        tr_err_set(&r->err, w->status, NULL,
-                   w->status == TR_EINVAL ? "no token is allowed here"
-                                          : "the model's output is not a number");
+        tr_err_set(&r->err, w->status, NULL, "%s",
+                   w->why                   ? w->why
+                   : w->status == TR_EINVAL ? "no token is allowed here"
+                                            : "the model's output is not a number");
         return;
     }
     if (w->score_id >= 0) {
@@ -175,8 +176,10 @@ void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int ro
     }
     count_step(e, r, now, rows);
     if (w->n_rows > 1)
-        deliver_drafts(e, c, w->n_rows - 1, w->n - 1);
+        deliver_drafts(e, c, w->n_rows - 1, TR_MAX(w->n - 1, 0));
     for (int i = 0; i < w->n; i++)
         if (!deliver_token(e, c, &w->samples[i]))
             return;
+    if (w->ended)
+        tr__finish(e, c, TR_FINISH_EOS, -1);
 }

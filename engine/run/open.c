@@ -273,7 +273,7 @@ static int open_samplers(struct tr_engine *e)
     int r = 0;
     for (int i = 0; i < e->info.threads && r == 0; i++)
         r = tr_sampler_open(&e->samplers[i], e->kernels, vocab, e->valid);
-    return r;
+    return r < 0 ? r : tr__constrain_init(e);
 }
 
 static int open_buffers(struct tr_engine *e, struct tr_err *err)
@@ -326,6 +326,7 @@ int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *optio
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     e->options = *options;
     pthread_mutex_init(&e->stats_mutex, NULL);
+    pthread_mutex_init(&e->vocab_mutex, NULL);
     r = open_model(e, err);
     if (r == 0)
         r = describe(e, err);
@@ -356,6 +357,7 @@ struct tr_engine *tr_engine_close(struct tr_engine *e)
     for (int i = 0; e->samplers && i < e->info.threads; i++)
         tr_sampler_close(e->samplers[i]);
     free(e->samplers);
+    tr__constrain_done(e);
     free(e->valid);
     free(e->spans);
     free(e->heads);
@@ -368,6 +370,7 @@ struct tr_engine *tr_engine_close(struct tr_engine *e)
     tr_weights_close(e->weights);
     tr_pool_close(e->pool);
     pthread_mutex_destroy(&e->stats_mutex);
+    pthread_mutex_destroy(&e->vocab_mutex);
     free(e->name);
     free(e->warnings);
     free(e->snapshot_dir);

@@ -12,6 +12,7 @@ struct tr_job *tr_job_free(struct tr_job *job)
     if (!job)
         return NULL;
     free(job->prompt);
+    tr_grammar_unref(job->grammar);
     if (!job->borrows) {
         free(job->sampling.bias);
         free(job->sampling.allowed);

@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "engine/forward/forward.h"
+#include "engine/grammar/grammar.h"
 #include "engine/machine/pace.h"
 #include "engine/sample/sampler.h"
 #include "engine/schedule/ngram.h"
@@ -23,10 +24,13 @@
  * it. */
 struct choice {
     struct tr_seq seq;
-    struct tr_choice *sampling; /* owned; made when the sequence first has rows, like */
-    struct tr_ngram drafts;     /* this, if the engine speculates */
-    int room;                   /* of its sequence, that `sampling` was made for */
-    uint64_t bytes;             /* of these buffers */
+    struct tr_choice *sampling;       /* owned; made when the sequence first has rows, like */
+    struct tr_ngram drafts;           /* this, if the engine speculates */
+    int room;                         /* of its sequence, that `sampling` was made for */
+    struct tr_grammar_state *grammar; /* likewise, of a constrained job: the answer so far, or */
+    bool unbound;   /* its begin, for the job's grammar_after has not come, of which */
+    int n_matched;  /* so many bytes stand at the answer's end */
+    uint64_t bytes; /* of these buffers */
     struct request *request;
     int index;
     int n_tokens;  /* sampled so far */
@@ -85,7 +89,9 @@ struct sample_work {
     int row;          /* in the group of head rows */
     int n_rows;       /* more than 1: drafts to verify */
     int32_t score_id; /* >= 0: score this id instead of sampling */
-    int status;       /* TR_E… */
+    int status;       /* TR_E…, and */
+    const char *why;  /* what that means; NULL: it is the sampler's */
+    bool ended;       /* behind the results nothing fits the grammar */
     int n;            /* results */
     struct tr_sample samples[1 + TR_MAX_DRAFTS];
     struct tr_top *top; /* [1 + TR_MAX_DRAFTS][TR_MAX_LOGPROBS]: the samples' lists */
@@ -133,7 +139,11 @@ struct tr_engine {
     int n_work, max_work;
     const float *logits; /* of the group of head rows that is sampled */
     size_t logits_stride;
-    struct tr_sampler **samplers; /* [threads] */
+    struct tr_sampler **samplers;  /* [threads] */
+    struct tr_grammar_mask *masks; /* [threads] */
+    uint64_t *mask_bits;           /* [threads][tr_idset_words(vocab)] */
+    pthread_mutex_t vocab_mutex;
+    struct tr_grammar_vocab *vocab; /* NULL until somebody asks; under vocab_mutex */
 
     struct inbox inbox;
     bool has_inbox;
@@ -166,6 +176,19 @@ void tr__leave(struct tr_engine *e, struct choice *c);
 void tr__learn_length(struct tr_engine *e, int n_tokens);
 /* Bytes of all that a running choice needs beside its pages, at most. */
 uint64_t tr__choice_most_bytes(const struct tr_engine *e);
+
+/* ---- constrain.c ---- */
+TR_NODISCARD int tr__constrain_init(struct tr_engine *e);
+void tr__constrain_done(struct tr_engine *e);
+/* The state of a choice whose job is constrained. TR_ENOMEM. */
+TR_NODISCARD int tr__constrain_open(struct choice *c);
+/* The ids that may come next: an idset in m->bits. 1: nothing may, the answer is complete.
+ * TR_EINVAL, TR_EUNSUPPORTED, TR_ENOMEM with the reason in *ret_why. */
+TR_NODISCARD int tr__constrain_mask(const struct tr_engine *e, const struct choice *c,
+                                    struct tr_grammar_mask *m, const char **ret_why);
+/* The id has become part of the answer. Errors as above. */
+TR_NODISCARD int tr__constrain_follow(const struct tr_engine *e, struct choice *c, int32_t id,
+                                      const char **ret_why);
 
 /* ---- inbox.c ---- */
 TR_NODISCARD int tr__inbox_init(struct inbox *in);

@@ -5,16 +5,31 @@
 #include "config/clock.h"
 #include "engine/run/run.h"
 
+/* One token of a constrained choice; 1: there is none. */
+static int sample_bound(struct tr_engine *e, int tid, struct sample_work *w, const float *logits,
+                        struct tr_sample *ret)
+{
+    struct choice *c = w->choice;
+    struct tr_grammar_mask *m = &e->masks[tid];
+    int r = tr__constrain_mask(e, c, m, &w->why);
+    if (r == 0)
+        r = tr_sample(e->samplers[tid], c->sampling, logits, m->bits, ret);
+    return r ? r : tr__constrain_follow(e, c, ret->id, &w->why);
+}
+
 /* Samples a row, then, as long as the draft that follows was right, the next one. */
-static void sample_rows(struct tr_engine *e, struct tr_sampler *s, struct sample_work *w)
+static void sample_rows(struct tr_engine *e, int tid, struct sample_work *w)
 {
     struct choice *c = w->choice;
     const int32_t *drafts = c->seq.ids + c->seq.n_ids;
     while (w->n < w->n_rows) {
         const float *logits = e->logits + (size_t)(w->row + w->n) * e->logits_stride;
         struct tr_sample *sample = &w->samples[w->n];
-        w->status = tr_sample(s, c->sampling, logits, NULL, sample);
-        if (w->status < 0)
+        int r = c->grammar ? sample_bound(e, tid, w, logits, sample)
+                           : tr_sample(e->samplers[tid], c->sampling, logits, NULL, sample);
+        w->status = TR_MIN(r, 0);
+        w->ended = r > 0;
+        if (r)
             return;
         tr_choice_accept(c->sampling, sample->id);
         struct tr_top *top = w->top + (size_t)w->n * TR_MAX_LOGPROBS;
@@ -46,7 +61,7 @@ static void run_work(void *arg, int tid, int n_threads)
         if (w->score_id >= 0)
             score_row(e, e->samplers[tid], w);
         else
-            sample_rows(e, e->samplers[tid], w);
+            sample_rows(e, tid, w);
     }
 }
 

@@ -2,7 +2,7 @@
 
 #include "engine/text/tags.h"
 
-static const char open_tag[] = "<think>", close_tag[] = "</think>";
+static const char open_tag[] = "<think>", close_tag[] = TR_REASONING_CLOSE;
 
 void tr_reasoning_init(struct tr_reasoning *r, bool opened)
 {

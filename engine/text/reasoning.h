@@ -15,6 +15,8 @@
 #include "config/buf.h"
 #include "config/err.h"
 
+#define TR_REASONING_CLOSE "</think>"
+
 enum tr_reasoning_state {
     TR_REASONING_BEGIN,  /* an opening tag may come */
     TR_REASONING_OPEN,   /* the prompt has opened it; the answer may repeat the tag */

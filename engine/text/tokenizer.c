@@ -241,6 +241,13 @@ bool tr_tokenizer_has_id(const struct tr_tokenizer *t, int32_t id)
     return tr_vocab_token(&t->vocab, id);
 }
 
+bool tr_tokenizer_is_added(const struct tr_tokenizer *t, int32_t id)
+{
+    const struct tr_token *token = tr_vocab_token(&t->vocab, id);
+
+    return token && (token->flags & TR_TOKEN_ADDED);
+}
+
 int32_t tr_tokenizer_find(const struct tr_tokenizer *t, const char *token, size_t n)
 {
     return tr_vocab_find(&t->vocab, token, n);

@@ -84,6 +84,8 @@ const char *tr_tokenizer_raw(const struct tr_tokenizer *t, int32_t id);
 int tr_tokenizer_size(const struct tr_tokenizer *t); /* vocab_size */
 bool tr_tokenizer_has_id(const struct tr_tokenizer *t,
                          int32_t id); /* in range and with a token string */
+/* Whether the id is an added token: found in a text by its spelling, never made by merges. */
+bool tr_tokenizer_is_added(const struct tr_tokenizer *t, int32_t id);
 int32_t tr_tokenizer_find(const struct tr_tokenizer *t, const char *token,
                           size_t n);                    /* added token or piece by its text; -1 */
 int32_t tr_tokenizer_bos(const struct tr_tokenizer *t); /* -1 if none */

@@ -1,0 +1,132 @@
+/* Constrained choices: the vocabulary of their grammars, the mask of the next token, and how the
+ * tokens that came move the state on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/run/run.h"
+
+/* ---- the vocabulary ---- */
+
+static bool is_end(const struct tr_engine *e, int32_t id)
+{
+    for (int i = 0; i < e->n_eog; i++)
+        if (e->eog[i] == id)
+            return true;
+    return false;
+}
+
+/* Tags are not said by their text: who parses the answer would take them for what they open. */
+static const char *piece(const void *engine, int32_t id, size_t *ret_n, bool *ret_special)
+{
+    const struct tr_engine *e = engine;
+    const char *bytes = tr_tokenizer_piece(e->tokenizer, id, ret_n, ret_special);
+    if (bytes)
+        *ret_special |= is_end(e, id) || tr_tokenizer_is_added(e->tokenizer, id);
+    return bytes;
+}
+
+const struct tr_grammar_vocab *tr_engine_grammar_vocab(struct tr_engine *e)
+{
+    pthread_mutex_lock(&e->vocab_mutex);
+    if (!e->vocab && tr_grammar_vocab_open(&e->vocab, e->info.vocab_size, piece, e) < 0)
+        e->vocab = NULL;
+    const struct tr_grammar_vocab *v = e->vocab;
+    pthread_mutex_unlock(&e->vocab_mutex);
+    return v;
+}
+
+int tr__constrain_init(struct tr_engine *e)
+{
+    size_t words = tr_idset_words(e->info.vocab_size);
+    size_t n = (size_t)e->info.threads;
+    e->masks = calloc(n, sizeof *e->masks);
+    e->mask_bits = calloc(n * words, sizeof *e->mask_bits);
+    if (!e->masks || !e->mask_bits)
+        return TR_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        e->masks[i].bits = e->mask_bits + i * words;
+    return 0;
+}
+
+void tr__constrain_done(struct tr_engine *e)
+{
+    tr_grammar_vocab_close(e->vocab);
+    free(e->masks);
+    free(e->mask_bits);
+}
+
+/* ---- choices ---- */
+
+int tr__constrain_open(struct choice *c)
+{
+    const struct tr_job *job = c->request->job;
+    if (c->grammar)
+        return 0;
+    c->unbound = job->grammar_after;
+    c->n_matched = 0;
+    return tr_grammar_state_open(&c->grammar, job->grammar) < 0 ? TR_ENOMEM : 0;
+}
+
+static int fail(int r, const char **ret_why)
+{
+    *ret_why = r == TR_ENOMEM   ? "out of memory"
+               : r == TR_EINVAL ? "no token fits the constraint here"
+                                : "the constraint is too large to be followed here";
+    return r;
+}
+
+int tr__constrain_mask(const struct tr_engine *e, const struct choice *c, struct tr_grammar_mask *m,
+                       const char **ret_why)
+{
+    size_t bytes = tr_idset_words(e->info.vocab_size) * sizeof *m->bits;
+    if (c->unbound) {
+        memset(m->bits, 0xFF, bytes);
+        for (int i = 0; i < e->n_eog; i++)
+            m->bits[e->eog[i] / 64] &= ~(UINT64_C(1) << e->eog[i] % 64);
+        return 0;
+    }
+    int r = tr_grammar_mask(c->grammar, m);
+    if (r < 0)
+        return fail(r, ret_why);
+    if (m->n == 0)
+        return m->may_end ? 1 : fail(TR_EINVAL, ret_why);
+    if (m->listed) {
+        memset(m->bits, 0, bytes);
+        for (int i = 0; i < m->n; i++)
+            tr_idset_add(m->bits, m->ids[i]);
+    }
+    for (int i = 0; m->may_end && i < e->n_eog; i++)
+        tr_idset_add(m->bits, e->eog[i]);
+    return 0;
+}
+
+/* How many bytes of `text` the answer ends with, if it ended with n of them before this one. */
+static int match(const char *text, int n, char byte)
+{
+    for (int k = n; k >= 0; k--)
+        if (text[k] == byte && memcmp(text, text + n - k, (size_t)k) == 0)
+            return k + 1;
+    return 0;
+}
+
+int tr__constrain_follow(const struct tr_engine *e, struct choice *c, int32_t id,
+                         const char **ret_why)
+{
+    const char *after = c->request->job->grammar_after;
+    size_t n = 0, at = 0;
+    const char *bytes = tr_tokenizer_piece(e->tokenizer, id, &n, NULL);
+    if (is_end(e, id))
+        return 0;
+    if (c->unbound) {
+        while (at < n && c->unbound) {
+            c->n_matched = match(after, c->n_matched, bytes[at++]);
+            c->unbound = after[c->n_matched];
+        }
+        while (at < n && (bytes[at] == '\n' || bytes[at] == '\r'))
+            at++;
+    }
+    if (at == n)
+        return 0;
+    int r = tr_grammar_advance(c->grammar, bytes + at, n - at);
+    return r < 0 ? fail(r, ret_why) : 0;
+}

@@ -50,9 +50,10 @@ static const struct srv_field rows[] = {
     SRV_VALUE_FIELD("chat_template_kwargs", AT(dialog.kwargs), "\"type\":[\"object\",\"null\"]",
                     "variables for the template"),
     SRV_VALUE_FIELD("output_config", AT(output_config), "\"type\":[\"object\",\"null\"]",
-                    "no format is supported"),
+                    "format: as output_format"),
     SRV_INT_FIELD("n", AT(n), 1, 1, 1, "one answer"),
-    SRV_REFUSED_FIELD("output_format", "constrained answers"),
+    SRV_VALUE_FIELD("output_format", AT(output_format), "\"type\":[\"object\",\"null\"]",
+                    "the answer's format: as response_format, with the schema beside the type"),
     SRV_REFUSED_FIELD("mcp_servers", "tools of other servers"),
     SRV_REFUSED_FIELD("container", "running code"),
     SRV_REFUSED_FIELD("return_token_ids", "ids; /v1/chat/completions has them"),
@@ -299,10 +300,7 @@ static int take_thinking_mode(struct srv_translation *t, const struct srv_params
 
 int srv_messages_translate(struct srv_params *p, struct srv_translation *t, struct tr_err *err)
 {
-    struct tr_json format = tr_json_get(&p->output_config, "format");
-    int r = tr_json_given(&format) ? tr_json_fail(&format, err, "not supported") : 0;
-    if (r == 0)
-        r = take_messages(t, p, err);
+    int r = take_messages(t, p, err);
     if (r == 0)
         r = take_tools(t, &p->dialog.tools, err);
     if (r == 0)

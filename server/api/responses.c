@@ -122,7 +122,7 @@ static void add_response(struct srv_call *c, const char *status, const struct tr
                          : ",\"incomplete_details\":null");
     tr_buf_add(out, c->repeated.data, c->repeated.len);
     tr_buf_adds(out, ",\"previous_response_id\":null,\"store\":false,\"background\":false,"
-                     "\"truncation\":\"disabled\",\"text\":{\"format\":{\"type\":\"text\"}},"
+                     "\"truncation\":\"disabled\","
                      "\"reasoning\":{\"effort\":null,\"summary\":null}");
     if (over) {
         add_output(out, &c->choices[0]);

@@ -35,7 +35,7 @@ static const struct srv_field rows[] = {
     SRV_VALUE_FIELD("chat_template_kwargs", AT(dialog.kwargs), "\"type\":[\"object\",\"null\"]",
                     "variables for the template"),
     SRV_VALUE_FIELD("text", AT(text), "\"type\":[\"object\",\"null\"]",
-                    "the answer's format: plain text"),
+                    "the answer's format: as response_format, with the schema beside the type"),
     SRV_VALUE_FIELD("include", AT(include),
                     "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"string\"}",
                     "nothing that can be included exists here"),
@@ -236,13 +236,8 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
 
 static int check(const struct srv_params *p, struct tr_err *err)
 {
-    struct tr_json format = tr_json_get(&p->text, "format");
-    const char *s = "text";
+    const char *s;
     int r = tr_json_given(&p->text) ? tr_json_expect(&p->text, TR_JSON_OBJECT, err) : 0;
-    if (r == 0 && tr_json_given(&format))
-        r = tr_json_string(&format, "type", &s, NULL, err);
-    if (r == 0 && strcmp(s, "text") != 0)
-        r = tr_json_fail(&format, err, "only the type \"text\" is supported");
     if (r == 0 && tr_json_given(&p->truncation)) {
         r = tr_json_as_string(&p->truncation, &s, NULL, err);
         if (r == 0 && strcmp(s, "disabled") != 0)
@@ -278,6 +273,7 @@ static void keep_request(struct srv_call *c)
     add_value(out, "metadata", &p->metadata, "{}");
     add_value(out, "tool_choice", &p->dialog.tool_choice, "\"auto\"");
     add_value(out, "tools", &p->dialog.tools, "[]");
+    add_value(out, "text", &p->text, "{\"format\":{\"type\":\"text\"}}");
     tr_buf_addf(out, ",\"parallel_tool_calls\":%s,\"temperature\":%.9g,\"top_p\":%.9g",
                 p->dialog.parallel_tool_calls ? "true" : "false", p->temperature, p->top_p);
     if (p->max_tokens >= 0)

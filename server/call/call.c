@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "config/clock.h"
+#include "server/call/constraint.h"
 #include "server/call/logprobs.h"
 #include "server/call/measure.h"
 #include "server/call/outbox.h"
@@ -348,6 +349,7 @@ static struct srv_context context_of(const struct srv_req *req)
 {
     struct srv *s = req->srv;
     return (struct srv_context){
+        .engine = s->engine,
         .tokenizer = s->tokenizer,
         .chat = s->chat,
         .model = s->model,
@@ -389,7 +391,8 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     c->work.bytes = req->body.len;
     c->work.run = on_work;
     c->work.done = on_worked;
-    if (srv_task_is_long(req) && srv_work_start(s, &c->work)) {
+    bool aside = srv_task_is_long(req) || srv_constraint_likely(&req->body);
+    if (aside && srv_work_start(s, &c->work)) {
         c->reading = true;
         return;
     }

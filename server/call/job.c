@@ -5,6 +5,7 @@
 
 #include "config/hash.h"
 #include "server/call/call.h"
+#include "server/call/constraint.h"
 
 enum {
     MAX_PROMPT_ENTRIES = 1 << 19, /* log probabilities of a prompt in one answer: about 32 MiB */
@@ -263,6 +264,10 @@ static int make_asked(struct srv_call *c, struct tr_err *err)
     int r = fill_sampling(job, p, x, err);
     if (r == 0)
         r = srv_job_salt(&p->cache_salt, x->tenant, x->hash_key, job->cache_salt, err);
+    if (r == 0)
+        r = srv_constraint_read(&job->grammar, c, err);
+    if (job->grammar && c->rules.reasoning_open)
+        job->grammar_after = TR_REASONING_CLOSE;
     return r;
 }
 
@@ -278,6 +283,8 @@ static int make(struct tr_job **ret, struct srv_call *c, struct tr_ids *prompt, 
     }
     *job = *c->asked;
     job->borrows = true;
+    if (job->grammar)
+        tr_grammar_ref(job->grammar);
     /* Without a seed each prompt draws its own: equal prompts get different answers. */
     if (!tr_json_given(&c->params.seed)) {
         struct tr_hash secret = {c->context.random, 0};

@@ -97,18 +97,34 @@ static const struct srv_field common[] = {
     SRV_BOOL_FIELD("cache_prompt", AT(cache_prompt), true,
                    "reuse and keep the prompt's keys and values"),
     SRV_BOOL_FIELD("timings", AT(timings), false, "add what the request cost"),
-    SRV_VALUE_FIELD(
-        "response_format", AT(response_format),
-        "\"anyOf\":[{\"type\":\"object\",\"properties\":{\"type\":{\"const\":\"text\"}},"
-        "\"required\":[\"type\"]},{\"type\":\"null\"}]",
-        "only plain text is supported"),
-    SRV_REFUSED_FIELD("structured_outputs", "constrained answers"),
-    SRV_REFUSED_FIELD("guided_json", "constrained answers"),
-    SRV_REFUSED_FIELD("guided_regex", "constrained answers"),
-    SRV_REFUSED_FIELD("guided_choice", "constrained answers"),
-    SRV_REFUSED_FIELD("guided_grammar", "constrained answers"),
-    SRV_REFUSED_FIELD("grammar", "constrained answers"),
-    SRV_REFUSED_FIELD("json_schema", "constrained answers"),
+    SRV_VALUE_FIELD("response_format", AT(response_format),
+                    "\"anyOf\":[{\"type\":\"object\",\"properties\":{\"type\":{\"enum\":[\"text\","
+                    "\"json_object\",\"json_schema\"]},\"json_schema\":{\"type\":\"object\","
+                    "\"properties\":{\"schema\":{\"type\":[\"object\",\"boolean\"]}}}},"
+                    "\"required\":[\"type\"]},{\"type\":\"null\"}]",
+                    "the answer is any text, a JSON object, or JSON that the schema allows"),
+    SRV_VALUE_FIELD("structured_outputs", AT(structured_outputs),
+                    "\"type\":[\"object\",\"null\"],\"properties\":{\"json\":{},\"regex\":"
+                    "{\"type\":[\"string\",\"null\"]},\"choice\":{\"type\":[\"array\",\"null\"],"
+                    "\"items\":{\"type\":\"string\"}},\"grammar\":{\"type\":[\"string\",\"null\"]},"
+                    "\"json_object\":{\"type\":[\"boolean\",\"null\"]},"
+                    "\"disable_any_whitespace\":{\"type\":[\"boolean\",\"null\"]}}",
+                    "the same by schema, regular expression, list of texts or EBNF grammar"),
+    SRV_VALUE_FIELD("guided_json", AT(guided_json),
+                    "\"type\":[\"object\",\"boolean\",\"string\",\"null\"]",
+                    "the answer is JSON that this schema allows"),
+    SRV_VALUE_FIELD("guided_regex", AT(guided_regex), "\"type\":[\"string\",\"null\"]",
+                    "the answer matches this expression"),
+    SRV_VALUE_FIELD("guided_choice", AT(guided_choice),
+                    "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"string\"}",
+                    "the answer is one of these texts"),
+    SRV_VALUE_FIELD("guided_grammar", AT(guided_grammar), "\"type\":[\"string\",\"null\"]",
+                    "the answer is a text of this EBNF grammar"),
+    SRV_VALUE_FIELD("json_schema", AT(json_schema),
+                    "\"type\":[\"object\",\"boolean\",\"string\",\"null\"]",
+                    "the answer is JSON that this schema allows"),
+    SRV_VALUE_FIELD("grammar", AT(grammar), "\"type\":[\"string\",\"null\"]",
+                    "the answer is a text of this GBNF grammar"),
     SRV_REFUSED_FIELD("use_beam_search", "beam search"),
     SRV_REFUSED_FIELD("mirostat", "mirostat sampling"),
     SRV_REFUSED_FIELD("dry_multiplier", "DRY sampling"),
@@ -188,26 +204,10 @@ static int check_stream_options(struct srv_params *p, struct tr_err *err)
     return r;
 }
 
-static int check_response_format(const struct srv_params *p, struct tr_err *err)
-{
-    if (!tr_json_given(&p->response_format))
-        return 0;
-    const char *type;
-    size_t n;
-    int r = tr_json_expect(&p->response_format, TR_JSON_OBJECT, err);
-    if (r == 0)
-        r = tr_json_string(&p->response_format, "type", &type, &n, err);
-    if (r == 0 && strcmp(type, "text") != 0)
-        r = tr_json_fail(&p->response_format, err, "only the type \"text\" is supported");
-    return r;
-}
-
 int srv_params_check(struct srv_params *p, int max_choices, struct tr_err *err)
 {
     p->include_usage = p->continuous_usage = false;
     int r = check_stream_options(p, err);
-    if (r == 0)
-        r = check_response_format(p, err);
     if (r < 0)
         return r;
     if (p->max_completion_tokens != SRV_ABSENT)

@@ -24,7 +24,10 @@ struct srv_params {
     bool stream, echo, ignore_eos, skip_special_tokens, include_stop, return_token_ids,
         tokens_as_ids, add_special_tokens, cache_prompt, timings;
     struct tr_json model, prompt, seed, stop, stop_token_ids, logit_bias, allowed_token_ids,
-        bad_words, stream_options, request_id, cache_salt, response_format;
+        bad_words, stream_options, request_id, cache_salt;
+    /* Constraints of the answer. */
+    struct tr_json response_format, structured_outputs, guided_json, guided_regex, guided_choice,
+        guided_grammar, json_schema, grammar, output_format;
     bool include_usage, continuous_usage; /* of stream_options */
     struct srv_dialog dialog;             /* of the APIs that have messages */
     struct tr_json modalities, instructions, text, include, truncation, metadata, system, thinking,

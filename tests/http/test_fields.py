@@ -35,8 +35,8 @@ BAD_FIELDS = [
     ("stop_token_ids", 5), ("stop_token_ids", [-1]), ("stop_token_ids", [2**31]), ("allowed_token_ids", []),
     ("allowed_token_ids", [10**6]), ("bad_words", "x"), ("bad_words", [""]), ("bad_words", [5]), ("suffix", "x"),
     ("best_of", 2), ("stream_options", {"include_usage": True}), ("response_format", "json"),
-    ("response_format", {"type": "json_object"}), ("request_id", 5), ("request_id", "x" * 200), ("cache_salt", 5),
-    ("priority", "high"), ("truncate_prompt_tokens", 0), ("grammar", "root ::= x"), ("guided_json", {"type": "object"}),
+    ("response_format", {"type": "xml"}), ("request_id", 5), ("request_id", "x" * 200), ("cache_salt", 5),
+    ("priority", "high"), ("truncate_prompt_tokens", 0), ("grammar", "root ::= x"), ("guided_regex", "("),
     ("use_beam_search", True), ("mirostat", 2), ("model", 5), ("return_token_ids", "x"), ("n_predict", 5),
     ("prompt_embeds", "abcd"), ("logits_processors", ["x"]), ("xtc_probability", 0.5),
 ]

@@ -99,6 +99,8 @@
       "file with more keys, one a line")                                                           \
     X(LIST, allowed_hosts, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                              \
       "Host names that are answered; none: any, or local ones when bound to the loopback")         \
+    X(BOOL, protect_metrics, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                         \
+      "/metrics needs an API key, too")                                                            \
     X(LIST, cors_origin, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                \
       "origins whose pages may call from a browser; * = any")                                      \
     X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                 \

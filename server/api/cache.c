@@ -160,6 +160,8 @@ static int restore_named(struct srv_req *req, void *params, struct tr_err *err)
     int r = scope_of(req, params, &scope, err);
     if (r == 0)
         r = tr_engine_snapshot_restore(req->srv->engine, req->tail, &scope, &made, err);
+    if (r == TR_EFORMAT) /* a file that was damaged is the client's to delete, no fault of ours */
+        r = err->code = TR_EINVAL;
     if (r == 0)
         add_snapshot(&req->out, &made);
     return r;

@@ -184,6 +184,6 @@ static void get_metrics(struct srv_req *req)
 const struct srv_route srv_metrics_route = {
     .path = "/metrics",
     .doc = "Prometheus metrics",
-    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS | SRV_ROUTE_TEXT,
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS | SRV_ROUTE_TEXT | SRV_ROUTE_PROTECTED,
     .get = get_metrics,
 };

@@ -54,7 +54,9 @@ static bool equal_keys(const char *shown, const char *key)
 static bool may_enter(const struct srv_req *req, const char *shown)
 {
     const struct tr_strings *keys = &req->srv->options->api_key;
-    if (keys->n == 0 || req->route->flags & SRV_ROUTE_OPEN)
+    bool open = req->route->flags & SRV_ROUTE_OPEN &&
+                !(req->route->flags & SRV_ROUTE_PROTECTED && req->srv->options->protect_metrics);
+    if (keys->n == 0 || open)
         return true;
     bool found = false;
     for (size_t i = 0; shown && i < keys->n; i++)

@@ -15,11 +15,12 @@ struct srv_head;
 struct srv_table;
 
 enum srv_route_flags {
-    SRV_ROUTE_OPEN = 1,    /* no API key needed */
-    SRV_ROUTE_PREFIX = 2,  /* the path may go on: srv_req.tail */
-    SRV_ROUTE_ALWAYS = 4,  /* answered while loading, too */
-    SRV_ROUTE_STREAMS = 8, /* the answer may be a stream of events */
-    SRV_ROUTE_TEXT = 16    /* the answer is text, not JSON */
+    SRV_ROUTE_OPEN = 1,      /* no API key needed */
+    SRV_ROUTE_PREFIX = 2,    /* the path may go on: srv_req.tail */
+    SRV_ROUTE_ALWAYS = 4,    /* answered while loading, too */
+    SRV_ROUTE_STREAMS = 8,   /* the answer may be a stream of events */
+    SRV_ROUTE_TEXT = 16,     /* the answer is text, not JSON */
+    SRV_ROUTE_PROTECTED = 32 /* open unless protect_metrics is set */
 };
 
 typedef void (*srv_handler)(struct srv_req *req);

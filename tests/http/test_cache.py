@@ -248,3 +248,18 @@ def test_a_request_acts_for_its_own_key_to_the_end(daemon, tmp_path):
 
 def open_requests(d):
     return harness.metrics(d)['trinityd_http_requests_open{model_name="demo"}']
+
+
+def test_a_damaged_snapshot_is_the_requests_fault(daemon, tmp_path):
+    d = daemon(harness.f1_checkpoint(), snapshot_dir=tmp_path, page_tokens=16)
+    prompt = ids(50, 9)
+    assert d.post("/v1/completions", {"prompt": prompt, "max_tokens": 1}).status == 200
+    assert d.post("/v1/snapshots", {"name": "s", "prompt": prompt}).status == 200
+    file = next(tmp_path.iterdir())
+    good = file.read_bytes()
+    for bad in (good[:len(good) // 2], good[:-9] + bytes([good[-9] ^ 1]) + good[-8:], b"x" * len(good), b""):
+        file.write_bytes(bad)
+        r = d.post("/v1/snapshots/s", {})
+        assert r.status in (400, 404) and r.error["param"] == "snapshot", r.text
+    file.write_bytes(good)
+    assert d.post("/v1/snapshots/s", {}).status == 200

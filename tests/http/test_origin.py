@@ -62,3 +62,10 @@ def test_origins_that_may(daemon):
     answer = d.raw(f"OPTIONS /v1/completions HTTP/1.1\r\n{OWN}\r\nOrigin: https://ui.example\r\n"
                    "Access-Control-Request-Private-Network: true\r\nConnection: close\r\n\r\n".encode())
     assert b"access-control-allow-private-network: true" in answer.lower()
+
+
+def test_metrics_may_need_a_key(daemon):
+    d = daemon(api_key="k", protect_metrics=True)
+    assert d.get("/metrics").status == 401 and d.get("/health").status == 200
+    assert d.get("/metrics", headers={"Authorization": "Bearer k"}).status == 200
+    assert daemon(api_key="k").get("/metrics").status == 200

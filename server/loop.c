@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/clock.h"
+#include "engine/grammar/cache.h"
 #include "server/call/call.h"
 #include "server/call/defaults.h"
 #include "server/call/outbox.h"
@@ -390,6 +391,7 @@ static void close_all(struct srv *s)
     free(s->names);
     free(s->model);
     tr_json_free(s->defaults);
+    tr_grammar_cache_close(s->grammars);
 }
 
 int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes)
@@ -413,6 +415,8 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     bool looping = r == 0;
     if (r == 0)
         r = init_loop(s, &s->error);
+    if (r == 0 && tr_grammar_cache_open(&s->grammars) < 0)
+        r = tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
     if (r == 0 && uv_thread_create(&s->loader, load, s) < 0)
         r = tr_err_set(&s->error, TR_EINTERNAL, NULL, "cannot create a thread");
     if (r == 0) {

@@ -66,9 +66,10 @@ struct srv {
     size_t n_names;
     /* of request fields: what the checkpoint recommends, or the option says */
     struct json_t *defaults;
-    char fingerprint[64]; /* system_fingerprint */
-    int64_t created;      /* unix seconds of the start */
-    uint64_t hash_key[2]; /* random; keys tenant and cache salts */
+    char fingerprint[64];              /* system_fingerprint */
+    int64_t created;                   /* unix seconds of the start */
+    struct tr_grammar_cache *grammars; /* of constrained answers */
+    uint64_t hash_key[2];              /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
 
     struct srv_conn *conns;                  /* all connections */

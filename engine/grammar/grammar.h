@@ -70,11 +70,11 @@ struct tr_grammar_source {
     int indent; /* 0..TR_GRAMMAR_INDENT_MAX */
 };
 
-/* The vocabulary (borrowed, must outlive the grammar; NULL: no masks can be asked for) belongs
- * to the grammar. Work and memory are bounded by counted steps, some 100 ms and 16 MiB worth.
- * TR_EINVAL (malformed; err->param is the JSON pointer or "", the text names the keyword or the
- * byte position), TR_EUNSUPPORTED (what cannot be done, or too large), TR_ENOMEM. The grammar
- * begins with one reference. */
+/* The vocabulary (borrowed, must outlive all use of the grammar but its end; NULL: no masks can
+ * be asked for) belongs to the grammar. Work and memory are bounded by counted steps, some 100
+ * ms and 16 MiB worth. TR_EINVAL (malformed; err->param is the JSON pointer or "", the text
+ * names the keyword or the byte position), TR_EUNSUPPORTED (what cannot be done, or too large),
+ * TR_ENOMEM. The grammar begins with one reference. */
 TR_NODISCARD int tr_grammar_compile(struct tr_grammar **ret, const struct tr_grammar_source *source,
                                     const struct tr_grammar_vocab *vocab, struct tr_err *err);
 struct tr_grammar *tr_grammar_ref(struct tr_grammar *g);   /* returns g */

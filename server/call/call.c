@@ -350,6 +350,7 @@ static struct srv_context context_of(const struct srv_req *req)
     struct srv *s = req->srv;
     return (struct srv_context){
         .engine = s->engine,
+        .grammars = s->grammars,
         .tokenizer = s->tokenizer,
         .chat = s->chat,
         .model = s->model,

@@ -38,7 +38,8 @@ struct srv_api {
 /* What the daemon and the request are, as far as reading needs it; plain values, so that a worker
  * may use them. */
 struct srv_context {
-    struct tr_engine *engine; /* for the vocabulary of grammars; NULL: none runs */
+    struct tr_engine *engine;          /* for the vocabulary of grammars; NULL: none runs */
+    struct tr_grammar_cache *grammars; /* NULL with it */
     const struct tr_tokenizer *tokenizer;
     const struct tr_chat *chat; /* NULL = the checkpoint has no template */
     const char *model;          /* the id that answers bear */

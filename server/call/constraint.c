@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/grammar/cache.h"
 #include "server/call/call.h"
 
 enum { MAX_CHOICES = 65536 };
@@ -35,7 +36,9 @@ static int compile(struct maker *m, const struct tr_grammar_source *source, cons
     struct tr_err why = {0};
     if (e && !vocab)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    int r = tr_grammar_compile(&m->made, source, vocab, &why);
+    struct tr_grammar_cache *cache = m->call->context.grammars;
+    int r = cache ? tr_grammar_cache_get(cache, &m->made, source, vocab, &why)
+                  : tr_grammar_compile(&m->made, source, vocab, &why);
     if (r == 0)
         return 0;
     if (r == TR_ENOMEM)

@@ -7,36 +7,6 @@
 
 enum { SYSTEM_PAGE = 4096 };
 
-static void list_init(struct tr_page *head)
-{
-    head->prev = head->next = head;
-}
-
-static bool list_empty(const struct tr_page *head)
-{
-    return head->next == head;
-}
-
-static void list_remove(struct tr_page *p)
-{
-    p->prev->next = p->next;
-    p->next->prev = p->prev;
-    p->prev = p->next = NULL;
-}
-
-static void list_append(struct tr_page *head, struct tr_page *p)
-{
-    p->prev = head->prev;
-    p->next = head;
-    p->prev->next = p;
-    head->prev = p;
-}
-
-static void list_push(struct tr_page *head, struct tr_page *p)
-{
-    list_append(head->next, p);
-}
-
 size_t tr__page_stride(size_t page_bytes)
 {
     return TR_ROUND_UP(page_bytes, (size_t)SYSTEM_PAGE);
@@ -47,7 +17,7 @@ void tr__page_budget_init(struct tr_page_budget *b, uint64_t limit, struct tr_pa
 {
     *b = (struct tr_page_budget){.limit = limit, .pools = {one, other}};
     for (int c = 0; c < TR_EVICT_CLASSES; c++)
-        list_init(&b->evictable[c]);
+        tr_list_init(&b->evictable[c]);
 }
 
 /* Address space for the whole budget; memory comes when pages are touched. */
@@ -65,8 +35,8 @@ int tr__page_pool_init(struct tr_page_pool *p, struct tr_page_budget *b, size_t 
                        int page_tokens, struct tr_err *err)
 {
     *p = (struct tr_page_pool){.budget = b, .page_bytes = page_bytes, .page_tokens = page_tokens};
-    list_init(&p->free);
-    list_init(&p->idle);
+    tr_list_init(&p->free);
+    tr_list_init(&p->idle);
     if (!page_bytes)
         return 0;
     p->stride = tr__page_stride(page_bytes);
@@ -144,7 +114,7 @@ static void release_free(struct tr_page *page)
     page->keep = false;
     if (p->poison) /* all ones is a NaN in every float type */
         memset(tr__page_data(page), 0xFF, p->stride);
-    list_push(&p->free, page);
+    tr_list_insert(&p->free, &page->link);
 }
 
 /* Takes a page out of the index; if nobody holds it, it becomes free. */
@@ -158,7 +128,7 @@ static void forget(struct tr_page *page)
     page->bucket = NULL;
     page->sealed = false;
     if (page->refs == 0) {
-        list_remove(page);
+        tr_list_remove(&page->link);
         p->cached--;
         release_free(page);
     }
@@ -208,10 +178,10 @@ struct tr_page *tr__page_find(struct tr_page_pool *p, struct tr_hash key, int64_
 static void give_back(struct tr_page *page)
 {
     struct tr_page_pool *p = page->pool;
-    list_remove(page);
+    tr_list_remove(&page->link);
     (void)madvise(p->memory, (size_t)p->n_pages * p->stride, MADV_NOHUGEPAGE);
     (void)madvise(tr__page_data(page), p->stride, MADV_DONTNEED);
-    list_push(&p->idle, page);
+    tr_list_insert(&p->idle, &page->link);
     p->budget->committed -= p->stride;
 }
 
@@ -225,9 +195,9 @@ static struct tr_page *cheapest(struct tr_page_budget *b)
     struct tr_page *best = NULL;
     uint64_t most = 0;
     for (int c = 0; c < TR_EVICT_CLASSES; c++) {
-        struct tr_page *page = b->evictable[c].next;
+        struct tr_page *page = TR_LIST_AT(struct tr_page, b->evictable[c].next);
         uint64_t age =
-            list_empty(&b->evictable[c]) ? 0 : (b->clock - page->released + 1) * speed[c];
+            tr_list_empty(&b->evictable[c]) ? 0 : (b->clock - page->released + 1) * speed[c];
         if (age > most) {
             most = age;
             best = page;
@@ -242,8 +212,8 @@ static bool reclaim(struct tr_page_budget *b, const struct tr_page_pool *wanted)
 {
     for (int i = 0; i < 2; i++) {
         struct tr_page_pool *other = b->pools[i];
-        if (other != wanted && !list_empty(&other->free)) {
-            give_back(other->free.next);
+        if (other != wanted && !tr_list_empty(&other->free)) {
+            give_back(TR_LIST_AT(struct tr_page, other->free.next));
             return true;
         }
     }
@@ -257,16 +227,16 @@ struct tr_page *tr__page_take(struct tr_page_pool *p)
 {
     struct tr_page_budget *b = p->budget;
     struct tr_page *page;
-    while (list_empty(&p->free) && b->committed + p->stride > b->limit)
+    while (tr_list_empty(&p->free) && b->committed + p->stride > b->limit)
         if (!reclaim(b, p))
             return NULL;
-    if (!list_empty(&p->free)) {
-        page = p->free.next;
-        list_remove(page);
+    if (!tr_list_empty(&p->free)) {
+        page = TR_LIST_AT(struct tr_page, p->free.next);
+        tr_list_remove(&page->link);
     } else {
-        if (!list_empty(&p->idle)) {
-            page = p->idle.next;
-            list_remove(page);
+        if (!tr_list_empty(&p->idle)) {
+            page = TR_LIST_AT(struct tr_page, p->idle.next);
+            tr_list_remove(&page->link);
         } else {
             page = &p->pages[p->n_touched++];
             page->pool = p;
@@ -282,7 +252,7 @@ struct tr_page *tr__page_take(struct tr_page_pool *p)
 void tr__page_ref(struct tr_page *page)
 {
     if (page->refs++ == 0) {
-        list_remove(page);
+        tr_list_remove(&page->link);
         page->pool->cached--;
         page->pool->used++;
     }
@@ -297,7 +267,7 @@ void tr__page_unref(struct tr_page *page)
     if (page->sealed) {
         p->cached++;
         page->released = p->budget->clock;
-        list_append(&p->budget->evictable[page->keep ? TR_EVICT_LATE : p->evict], page);
+        tr_list_append(&p->budget->evictable[page->keep ? TR_EVICT_LATE : p->evict], &page->link);
     } else {
         release_free(page);
     }

@@ -15,14 +15,15 @@
 
 #include "config/err.h"
 #include "config/hash.h"
+#include "config/list.h"
 
 struct tr_page_pool;
 
 /* What a page knows of itself beside its kind, which is its pool's. */
 struct tr_page {
+    struct tr_list link; /* free list, or the list of evictable pages */
     struct tr_page_pool *pool;
-    struct tr_page *prev, *next; /* free list, or the list of evictable pages */
-    struct tr_page *bucket;      /* next in the index */
+    struct tr_page *bucket; /* next in the index */
     struct tr_hash key; /* chain over fingerprint, kind, salt and all ids up to the page's end */
     struct tr_hash checksum; /* of the data, when sealed and the pool verifies */
     int64_t start;           /* absolute position of the first slot, set when sealed */
@@ -39,7 +40,7 @@ enum tr_evict { TR_EVICT_SOON, TR_EVICT_LATE, TR_EVICT_CLASSES };
 struct tr_page_budget {
     uint64_t limit;                             /* bytes of page memory in both pools */
     uint64_t committed;                         /* bytes in use, cached or free but touched */
-    struct tr_page evictable[TR_EVICT_CLASSES]; /* list heads, least recently held first */
+    struct tr_list evictable[TR_EVICT_CLASSES]; /* list heads, least recently held first */
     uint64_t clock;                             /* pages taken so far: what ages are measured in */
     struct tr_page_pool *pools[2];
 };
@@ -56,8 +57,8 @@ struct tr_page_pool {
     char *memory;          /* [n_pages] of stride; mapped, touched as needed */
     struct tr_page *pages; /* [n_pages] */
     int32_t *ids;          /* [n_pages][page_tokens], valid when sealed */
-    struct tr_page free;   /* list head: memory committed */
-    struct tr_page idle;   /* list head: memory given back */
+    struct tr_list free;   /* list head: memory committed */
+    struct tr_list idle;   /* list head: memory given back */
     struct tr_page **index;
     size_t index_mask;
     uint64_t mismatches, verified; /* comparisons of contents that failed; that a twin passed */

@@ -6,25 +6,6 @@
 #include "config/clock.h"
 #include "engine/run/run.h"
 
-static void list_init(struct request *head)
-{
-    head->prev = head->next = head;
-}
-
-static void list_append(struct request *head, struct request *r)
-{
-    r->prev = head->prev;
-    r->next = head;
-    r->prev->next = r;
-    head->prev = r;
-}
-
-static void list_remove(struct request *r)
-{
-    r->prev->next = r->next;
-    r->next->prev = r->prev;
-}
-
 int tr__inbox_init(struct inbox *in)
 {
     pthread_condattr_t attr;
@@ -37,8 +18,8 @@ int tr__inbox_init(struct inbox *in)
         return TR_ENOMEM;
     pthread_mutex_init(&in->mutex, NULL);
     pthread_cond_init(&in->called, NULL);
-    list_init(&in->arrived);
-    list_init(&in->live);
+    tr_list_init(&in->arrived);
+    tr_list_init(&in->live);
     in->next_id = 1;
     return 0;
 }
@@ -69,7 +50,7 @@ static int enqueue(struct tr_engine *e, struct request *r, struct tr_err *err)
     r->submit_ns = tr_clock_ns();
     r->waiting = true;
     in->waiting++;
-    list_append(&in->arrived, r);
+    tr_list_append(&in->arrived, &r->link);
     changed(in);
     return 0;
 }
@@ -93,9 +74,9 @@ int tr_engine_submit(struct tr_engine *e, struct tr_job *job, uint64_t *ret_id, 
     return 0;
 }
 
-static struct request *find(struct request *head, uint64_t id)
+static struct request *find(struct tr_list *head, uint64_t id)
 {
-    for (struct request *r = head->next; r != head; r = r->next)
+    TR_LIST_EACH(struct request, r, head)
         if (r->id == id)
             return r;
     return NULL;
@@ -185,14 +166,13 @@ bool tr__inbox_apply(struct tr_engine *e)
         return !closing;
     }
     in->changed = false;
-    while (in->arrived.next != &in->arrived) {
-        struct request *r = in->arrived.next;
-        list_remove(r);
-        list_append(&in->live, r);
+    TR_LIST_EACH_SAFE(struct request, r, &in->arrived) {
+        tr_list_remove(&r->link);
+        tr_list_append(&in->live, &r->link);
         tr_schedule_add(e->schedule, &r->choices[0].seq, r->job->cache_salt);
         r->choices[0].entered = true;
     }
-    for (struct request *r = in->live.next; r != &in->live; r = r->next)
+    TR_LIST_EACH(struct request, r, &in->live)
         for (int i = 0; i < r->n; i++) {
             r->choices[i].seq.paused = r->paused;
             r->choices[i].stop = closing || r->choices[i].canceled;
@@ -241,6 +221,6 @@ void tr__inbox_remove(struct inbox *in, struct request *r)
 {
     pthread_mutex_lock(&in->mutex);
     not_waiting(in, r);
-    list_remove(r);
+    tr_list_remove(&r->link);
     pthread_mutex_unlock(&in->mutex);
 }

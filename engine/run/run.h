@@ -42,7 +42,7 @@ struct choice {
 
 /* A job that was accepted. */
 struct request {
-    struct request *prev, *next; /* in inbox.arrived or inbox.live */
+    struct tr_list link; /* in inbox.arrived or inbox.live */
     uint64_t id;
     struct tr_job *job; /* owned */
     struct tr_usage usage;
@@ -72,8 +72,8 @@ struct call {
 struct inbox {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct request arrived; /* list head: not seen by the engine thread yet */
-    struct request live;    /* list head, oldest first: written by the engine thread, under mutex */
+    struct tr_list arrived; /* list head: not seen by the engine thread yet */
+    struct tr_list live;    /* list head, oldest first: written by the engine thread, under mutex */
     uint64_t next_id;
     int waiting;        /* requests that were not admitted yet */
     int seats;          /* places that the last plan left; 0 if it was short of memory */

@@ -19,9 +19,7 @@ static int64_t end_requests(struct tr_engine *e)
 {
     int64_t now = tr_clock_ns();
     int64_t next = now + IDLE_NS;
-    struct request *after;
-    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
-        after = r->next;
+    TR_LIST_EACH_SAFE(struct request, r, &e->inbox.live) {
         bool late = r->job->deadline_ns && r->job->deadline_ns <= now;
         if (r->job->deadline_ns && !late)
             next = TR_MIN(next, r->job->deadline_ns);
@@ -43,9 +41,7 @@ static int64_t end_requests(struct tr_engine *e)
 
 static void announce(struct tr_engine *e)
 {
-    struct request *after;
-    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
-        after = r->next;
+    TR_LIST_EACH_SAFE(struct request, r, &e->inbox.live) {
         if (!r->admit_ns && r->choices[0].seq.running)
             tr__deliver_admitted(e, r);
     }
@@ -54,7 +50,7 @@ static void announce(struct tr_engine *e)
 /* Guesses behind the last token of every sequence that decodes. */
 static void draft(struct tr_engine *e)
 {
-    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = r->next)
+    TR_LIST_EACH(struct request, r, &e->inbox.live)
         for (int i = 0; i < r->n; i++) {
             struct tr_seq *seq = &r->choices[i].seq;
             bool decodes =
@@ -113,12 +109,13 @@ static bool prepare(struct tr_engine *e, const struct tr_plan *plan)
         lack_memory(c->request);
         ready = false;
     }
-    for (struct request *r = e->inbox.live.next; plan->failed && r != &e->inbox.live; r = r->next)
-        for (int i = 0; i < r->n; i++)
-            if (r->choices[i].seq.failed) {
-                lack_memory(r);
-                ready = false;
-            }
+    if (plan->failed)
+        TR_LIST_EACH(struct request, r, &e->inbox.live)
+            for (int i = 0; i < r->n; i++)
+                if (r->choices[i].seq.failed) {
+                    lack_memory(r);
+                    ready = false;
+                }
     return ready;
 }
 
@@ -208,9 +205,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
 /* Prompts that were to be computed only. */
 static void end_prompts(struct tr_engine *e)
 {
-    struct request *after;
-    for (struct request *r = e->inbox.live.next; r != &e->inbox.live; r = after) {
-        after = r->next;
+    TR_LIST_EACH_SAFE(struct request, r, &e->inbox.live) {
         const struct tr_seq *seq = &r->choices[0].seq;
         if (seq->max_ids > seq->n_prompt || seq->n_computed < seq->n_prompt || r->err.code)
             continue;
@@ -252,7 +247,7 @@ static void publish(struct tr_engine *e)
  * system. */
 static void rest(struct tr_engine *e, int64_t until)
 {
-    if (tr__inbox_wait(&e->inbox, until) || !e->worked || e->inbox.live.next != &e->inbox.live)
+    if (tr__inbox_wait(&e->inbox, until) || !e->worked || !tr_list_empty(&e->inbox.live))
         return;
     e->worked = false;
     malloc_trim(0);

@@ -107,7 +107,7 @@ static uint64_t promised(const struct tr_schedule *s, const struct tr_seq *seq)
 static uint64_t spoken_for(const struct tr_schedule *s)
 {
     uint64_t sum = s->aside + (uint64_t)tr_global_counts(s->o.pages).used * s->o.global_page_cost;
-    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
+    TR_LIST_EACH(const struct tr_seq, r, &s->running)
         sum += promised(s, r);
     return sum;
 }
@@ -217,7 +217,7 @@ void tr__drop_buffers(struct tr_schedule *s, struct tr_seq *seq)
 {
     tr_local_table_done(&seq->local);
     tr_global_table_done(&seq->global);
-    if (seq->n_ids == seq->n_prompt || !seq->next) {
+    if (seq->n_ids == seq->n_prompt || !seq->link.next) {
         free(seq->ids);
         seq->ids = NULL;
         seq->cap_ids = 0;
@@ -243,9 +243,11 @@ static void preempt(struct tr_schedule *s, struct tr_seq *seq)
 /* The youngest of those that are paused and run. */
 static struct tr_seq *paused_one(struct tr_schedule *s, const struct tr_seq *but)
 {
-    for (struct tr_seq *r = s->running.prev; r != &s->running; r = r->prev)
+    for (struct tr_list *at = s->running.prev; at != &s->running; at = at->prev) {
+        struct tr_seq *r = TR_LIST_AT(struct tr_seq, at);
         if (r->paused && r != but)
             return r;
+    }
     return NULL;
 }
 
@@ -253,7 +255,7 @@ static struct tr_seq *paused_one(struct tr_schedule *s, const struct tr_seq *but
 static struct tr_seq *victim(struct tr_schedule *s, struct tr_seq *seq)
 {
     struct tr_seq *v = paused_one(s, seq);
-    return v ? v : s->running.prev;
+    return v ? v : TR_LIST_AT(struct tr_seq, s->running.prev);
 }
 
 bool tr__provide(struct tr_schedule *s, struct tr_seq *seq)
@@ -331,9 +333,11 @@ void tr__admit(struct tr_schedule *s)
 static struct tr_seq *yielding(struct tr_schedule *s, struct tr_seq *seq)
 {
     struct tr_seq *v = paused_one(s, seq);
-    for (struct tr_seq *r = s->running.prev; !v; r = r->prev)
+    for (struct tr_list *at = s->running.prev; !v; at = at->prev) {
+        struct tr_seq *r = TR_LIST_AT(struct tr_seq, at);
         if (r->open_ended || r == seq)
             v = r;
+    }
     return v;
 }
 
@@ -356,9 +360,10 @@ static bool promise_more(struct tr_schedule *s, struct tr_seq *seq)
 
 void tr__promise_more(struct tr_schedule *s)
 {
-    for (struct tr_seq *r = s->running.next; r != &s->running;) {
+    for (struct tr_list *at = s->running.next; at != &s->running;) {
+        struct tr_seq *r = TR_LIST_AT(struct tr_seq, at);
         bool full = r->open_ended && r->seated && r->n_ids >= r->room && r->room < r->max_ids;
         bool kept = !full || promise_more(s, r);
-        r = kept ? r->next : s->running.next; /* those behind it may be gone, too */
+        at = kept ? at->next : s->running.next; /* those behind it may be gone, too */
     }
 }

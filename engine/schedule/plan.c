@@ -22,7 +22,7 @@ static bool coming(const struct tr_schedule *s, const struct tr_seq *seq)
     int64_t end = begin + s->o.shape.page_tokens;
     if (!seq->share || seq->recompute || end >= seq->n_ids)
         return false;
-    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
+    TR_LIST_EACH(const struct tr_seq, r, &s->running)
         if (r->planned && r->share && r->n_ids >= end && r->chain.pages == seq->chain.pages &&
             tr_hash_equal(r->chain.global, seq->chain.global) &&
             memcmp(r->ids + begin, seq->ids + begin, (size_t)(end - begin) * sizeof *seq->ids) == 0)
@@ -51,7 +51,7 @@ static bool goes_first(struct tr_schedule *s, const struct tr_seq *a, const stru
 static struct tr_seq *next_prefill(struct tr_schedule *s, bool shortest)
 {
     struct tr_seq *best = NULL;
-    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next)
+    TR_LIST_EACH(struct tr_seq, r, &s->running)
         if (r->seated && !r->deferred && tr__left(r) > TR_MAX(r->planned, 1) &&
             (!best || goes_first(s, r, best, shortest)))
             best = r;
@@ -77,7 +77,7 @@ static void deal_prefill(struct tr_schedule *s)
 /* Guesses ride along where rows are left over. */
 static void deal_drafts(struct tr_schedule *s)
 {
-    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+    TR_LIST_EACH(struct tr_seq, r, &s->running) {
         r->n_drafts = r->planned ? TR_MIN(r->n_drafts, s->o.max_rows - s->plan.rows) : 0;
         if (r->n_drafts)
             give(s, r, r->n_drafts);
@@ -88,7 +88,7 @@ static void deal_drafts(struct tr_schedule *s)
 static void deal_decode(struct tr_schedule *s)
 {
     s->plan.n = s->plan.rows = 0;
-    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+    TR_LIST_EACH(struct tr_seq, r, &s->running) {
         r->planned = 0;
         r->deferred = false;
         if (r->seated && tr__left(r) > 1)
@@ -110,7 +110,7 @@ const struct tr_plan *tr_schedule_plan(struct tr_schedule *s)
 
     /* Oldest first: whoever has to give way is younger and not in the plan yet. */
     s->plan.n = s->plan.rows = 0;
-    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+    TR_LIST_EACH(struct tr_seq, r, &s->running) {
         if (!r->planned)
             continue;
         if (!tr__provide(s, r))

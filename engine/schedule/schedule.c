@@ -9,23 +9,13 @@ enum { VERIFY_EVERY = 16 };
 /* The part of what was found useless to look at for which a sequence goes on without looking. */
 enum { LOOK_PART = 8 };
 
-static void list_remove(struct tr_seq *seq)
-{
-    seq->prev->next = seq->next;
-    seq->next->prev = seq->prev;
-    seq->prev = seq->next = NULL;
-}
-
 /* Keeps the list ordered by rank and age; most come last. */
-static void list_insert(struct tr_seq *head, struct tr_seq *seq)
+static void insert(struct tr_list *head, struct tr_seq *seq)
 {
-    struct tr_seq *at = head->prev;
-    while (at != head && tr__before(seq, at))
+    struct tr_list *at = head->prev;
+    while (at != head && tr__before(seq, TR_LIST_AT(struct tr_seq, at)))
         at = at->prev;
-    seq->prev = at;
-    seq->next = at->next;
-    at->next->prev = seq;
-    at->next = seq;
+    tr_list_insert(at, &seq->link);
 }
 
 int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options *o)
@@ -36,8 +26,8 @@ int tr_schedule_open(struct tr_schedule **ret, const struct tr_schedule_options 
     s->o = *o;
     s->seats = TR_MIN(o->max_sequences, o->max_rows);
     s->blocked_order = UINT64_MAX;
-    s->waiting.prev = s->waiting.next = &s->waiting;
-    s->running.prev = s->running.next = &s->running;
+    tr_list_init(&s->waiting);
+    tr_list_init(&s->running);
     s->plan.seqs = calloc((size_t)s->seats, sizeof(struct tr_seq *));
     s->places = calloc((size_t)tr_schedule_most_running(o), sizeof *s->places);
     if (!s->plan.seqs || !s->places)
@@ -87,19 +77,19 @@ void tr_schedule_add(struct tr_schedule *s, struct tr_seq *seq, const uint64_t s
 
 void tr__run(struct tr_schedule *s, struct tr_seq *seq)
 {
-    list_insert(&s->running, seq);
+    insert(&s->running, seq);
     seq->running = true;
     s->n_running++;
 }
 
 void tr__wait(struct tr_schedule *s, struct tr_seq *seq)
 {
-    list_insert(&s->waiting, seq);
+    insert(&s->waiting, seq);
 }
 
 void tr__leave_list(struct tr_schedule *s, struct tr_seq *seq)
 {
-    list_remove(seq);
+    tr_list_remove(&seq->link);
     s->n_running -= seq->running;
     seq->running = false;
 }
@@ -215,13 +205,13 @@ void tr_schedule_advance(struct tr_schedule *s, struct tr_seq *seq, int n)
 struct tr_schedule_counts tr_schedule_counts(const struct tr_schedule *s)
 {
     struct tr_schedule_counts c = s->counts;
-    for (const struct tr_seq *w = s->waiting.next; w != &s->waiting; w = w->next) {
+    TR_LIST_EACH(const struct tr_seq, w, &s->waiting) {
         if (w->forked && !w->preempted) /* its request runs, its prompt was computed */
             continue;
         c.waiting++;
         c.prompt_left += (uint64_t)tr__left(w);
     }
-    for (const struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+    TR_LIST_EACH(const struct tr_seq, r, &s->running) {
         c.running += !r->paused;
         c.paused += r->paused;
         c.prompt_left += (uint64_t)TR_MAX(tr__left(r) - 1, 0);

@@ -25,9 +25,9 @@ struct place {
 
 struct tr_schedule {
     struct tr_schedule_options o;
-    int seats;                      /* sequences of one step */
-    int n_running;                  /* sequences in the running list */
-    struct tr_seq waiting, running; /* list heads; both ordered by age */
+    int seats;                       /* sequences of one step */
+    int n_running;                   /* sequences in the running list */
+    struct tr_list waiting, running; /* list heads; both ordered by age */
     uint64_t next_order;
     uint64_t step; /* that is planned, from 1 */
     uint64_t time; /* what the tenant served least of those that wait for rows was served */

@@ -9,6 +9,7 @@
 #ifndef TR_ENGINE_SCHEDULE_SEQUENCE_H
 #define TR_ENGINE_SCHEDULE_SEQUENCE_H
 
+#include "config/list.h"
 #include "engine/cache/prefix.h"
 
 /* The sequences of one request: they share its turns. */
@@ -21,7 +22,7 @@ struct tr_group {
 };
 
 struct tr_seq {
-    struct tr_seq *prev, *next; /* in the schedule's waiting or running list */
+    struct tr_list link; /* in the schedule's waiting or running list */
 
     /* Fixed by tr_seq_init. */
     const int32_t *prompt; /* borrowed */

@@ -71,24 +71,24 @@ static void count(struct tr_schedule *s, struct tr_seq *seq)
     see(s, seq);
 }
 
-static void clear(struct tr_seq *head)
+static void clear(struct tr_list *head)
 {
-    for (struct tr_seq *q = head->next; q != head; q = q->next)
+    TR_LIST_EACH(struct tr_seq, q, head)
         tr__group(q)->running = tr__group(q)->claiming = 0;
 }
 
 /* Nobody is further from the common time than a step's rows. */
-static void level(struct tr_schedule *s, const struct tr_seq *head)
+static void level(struct tr_schedule *s, const struct tr_list *head)
 {
-    for (struct tr_seq *q = head->next; q != head; q = q->next) {
+    TR_LIST_EACH(struct tr_seq, q, head) {
         struct tenant *t = tr__tenant(s, q);
         t->served = TR_MIN(t->served, s->time + (uint64_t)s->o.max_rows);
     }
 }
 
-static uint64_t least_served(struct tr_schedule *s, struct tr_seq *head, uint64_t least)
+static uint64_t least_served(struct tr_schedule *s, struct tr_list *head, uint64_t least)
 {
-    for (struct tr_seq *q = head->next; q != head; q = q->next)
+    TR_LIST_EACH(struct tr_seq, q, head)
         if (competes(q))
             least = TR_MIN(least, tr__tenant(s, q)->served);
     return least;
@@ -100,9 +100,9 @@ void tr__census(struct tr_schedule *s)
     s->taken = s->n_tenants = 0;
     clear(&s->running);
     clear(&s->waiting);
-    for (struct tr_seq *q = s->running.next; q != &s->running; q = q->next)
+    TR_LIST_EACH(struct tr_seq, q, &s->running)
         count(s, q);
-    for (struct tr_seq *q = s->waiting.next; q != &s->waiting; q = q->next)
+    TR_LIST_EACH(struct tr_seq, q, &s->waiting)
         count(s, q);
     uint64_t least = least_served(s, &s->running, UINT64_MAX);
     least = least_served(s, &s->waiting, least);
@@ -170,7 +170,7 @@ static bool is_next(struct tr_schedule *s, struct tr_seq *a, struct tr_seq *b)
 static struct tr_seq *next_of(struct tr_schedule *s, bool free_only)
 {
     struct tr_seq *best = NULL;
-    for (struct tr_seq *w = s->waiting.next; w != &s->waiting; w = w->next)
+    TR_LIST_EACH(struct tr_seq, w, &s->waiting)
         if (!w->paused && (!free_only || claims_more(s, w) == 0) && (!best || is_next(s, w, best)))
             best = w;
     return best;
@@ -227,7 +227,7 @@ static void deal_in_turn(struct tr_schedule *s, int n)
 void tr__deal_places(struct tr_schedule *s)
 {
     int n = 0;
-    for (struct tr_seq *r = s->running.next; r != &s->running; r = r->next) {
+    TR_LIST_EACH(struct tr_seq, r, &s->running) {
         r->seated = false;
         if (!r->paused)
             s->places[n++] = (struct place){.seq = r};

@@ -83,7 +83,7 @@ void steps_expect(int tokens)
 
 void steps_leave(int k)
 {
-    if (steps_seqs[k].seq.next)
+    if (steps_seqs[k].seq.link.next)
         tr_schedule_remove(steps_schedule, &steps_seqs[k].seq);
     free(steps_seqs[k].prompt);
     steps_seqs[k].prompt = NULL;

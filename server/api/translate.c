@@ -115,7 +115,7 @@ int srv_translate_tool_result(struct srv_translation *t, const struct tr_json *o
                               const char *const *types, struct tr_err *err)
 {
     struct tr_json id = tr_json_get(object, id_name), content = tr_json_get(object, content_name);
-    struct json_t *parts;
+    struct json_t *parts = NULL;
     int r = tr_json_expect(&id, TR_JSON_STRING, err);
     if (r == 0)
         r = srv_translate_parts(&content, types, &parts, err);

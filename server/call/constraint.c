@@ -58,7 +58,7 @@ static int compile_choices(struct maker *m, struct tr_grammar_source *source,
         r = tr_json_fail(v, err, "from 1 to %d choices", MAX_CHOICES);
     if (r < 0)
         return r;
-    struct tr_grammar_text *choices = calloc(n, sizeof *choices);
+    struct tr_grammar_text *choices = calloc(n + 1, sizeof *choices);
     if (!choices)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     for (size_t i = 0; r == 0 && i < n; i++) {
@@ -110,7 +110,7 @@ static int add(struct maker *m, enum tr_grammar_kind kind, const struct tr_json 
  * beside the type. */
 static int take_format(struct maker *m, const struct tr_json *v, struct tr_err *err)
 {
-    const char *type;
+    const char *type = "";
     size_t n;
     if (!tr_json_given(v))
         return 0;

@@ -85,7 +85,7 @@ def test_flags_of_a_user_hold_in_a_sanitizer_build(tmp_path):
 
 
 def test_check_is_the_gate():
-    assert make("check").splitlines()[-1] == ".ci/run"
+    assert ".ci/run" in make("check").splitlines()
 
 
 def test_packages_are_named_before_they_are_installed(tmp_path):

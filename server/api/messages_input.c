@@ -115,20 +115,6 @@ static int take_user(struct srv_translation *t, const struct tr_json *blocks, st
     return r;
 }
 
-static int take_use(struct srv_translation *t, const struct tr_json *block, struct tr_err *err)
-{
-    struct tr_json id = tr_json_get(block, "id"), name = tr_json_get(block, "name");
-    struct tr_json input = tr_json_get(block, "input");
-    int r = tr_json_expect(&id, TR_JSON_STRING, err);
-    if (r == 0)
-        r = tr_json_expect(&name, TR_JSON_STRING, err);
-    if (r == 0)
-        r = tr_json_expect(&input, TR_JSON_OBJECT, err);
-    if (r == 0)
-        srv_translate_call(t, &id, &name, &input);
-    return r;
-}
-
 static int take_thinking(struct srv_translation *t, const struct tr_json *block, struct tr_err *err)
 {
     struct tr_json text = tr_json_get(block, "thinking");
@@ -158,7 +144,7 @@ static int take_assistant(struct srv_translation *t, const struct tr_json *block
         if (text)
             r = take_text(t, &block, &parts, err);
         else if (strcmp(type, "tool_use") == 0)
-            r = take_use(t, &block, err);
+            r = srv_translate_use(t, &block, "id", "input", TR_JSON_OBJECT, err);
         else if (strcmp(type, "thinking") == 0)
             r = take_thinking(t, &block, err);
         else if (strcmp(type, "redacted_thinking") != 0) /* nobody here can read that */

@@ -87,18 +87,7 @@ static int take_message(struct srv_translation *t, const struct tr_json *item, s
 
 static int take_call(struct srv_translation *t, const struct tr_json *item, struct tr_err *err)
 {
-    static const char *const names[] = {"call_id", "name", "arguments"};
-    struct tr_json v[TR_ARRAY_LEN(names)];
-    for (size_t i = 0; i < TR_ARRAY_LEN(names); i++) {
-        const char *s;
-        size_t n;
-        int r = tr_json_string(item, names[i], &s, &n, err);
-        if (r < 0)
-            return r;
-        v[i] = tr_json_get(item, names[i]);
-    }
-    srv_translate_call(t, &v[0], &v[1], &v[2]);
-    return 0;
+    return srv_translate_use(t, item, "call_id", "arguments", TR_JSON_STRING, err);
 }
 
 static int take_output(struct srv_translation *t, const struct tr_json *item, struct tr_err *err)
@@ -126,16 +115,7 @@ static int take_reasoning(struct srv_translation *t, const struct tr_json *item,
 static int take_custom_call(struct srv_translation *t, const struct tr_json *item,
                             struct tr_err *err)
 {
-    struct tr_json id = tr_json_get(item, "call_id"), name = tr_json_get(item, "name");
-    struct tr_json input = tr_json_get(item, "input");
-    int r = tr_json_expect(&id, TR_JSON_STRING, err);
-    if (r == 0)
-        r = tr_json_expect(&name, TR_JSON_STRING, err);
-    if (r == 0)
-        r = tr_json_expect(&input, TR_JSON_STRING, err);
-    if (r == 0)
-        srv_translate_call(t, &id, &name, &input);
-    return r;
+    return srv_translate_use(t, item, "call_id", "input", TR_JSON_STRING, err);
 }
 
 static bool ends_with(const char *s, const char *end)

@@ -168,8 +168,8 @@ void srv_translate_thought(struct srv_translation *t, const struct tr_json *text
     tr_buf_add(&t->thought, json_string_value(text->node), json_string_length(text->node));
 }
 
-void srv_translate_call(struct srv_translation *t, const struct tr_json *id,
-                        const struct tr_json *name, const struct tr_json *arguments)
+static void add_call(struct srv_translation *t, const struct tr_json *id,
+                     const struct tr_json *name, const struct tr_json *arguments)
 {
     json_t *message = turn(t, "", "");
     json_t *calls = json_object_get(message, "tool_calls");
@@ -183,6 +183,21 @@ void srv_translate_call(struct srv_translation *t, const struct tr_json *id,
         json_decref(call);
     else
         t->oom = json_array_append_new(calls, call) < 0;
+}
+
+int srv_translate_use(struct srv_translation *t, const struct tr_json *object, const char *id_name,
+                      const char *input_name, enum tr_json_type input_type, struct tr_err *err)
+{
+    struct tr_json id = tr_json_get(object, id_name), name = tr_json_get(object, "name");
+    struct tr_json input = tr_json_get(object, input_name);
+    int r = tr_json_expect(&id, TR_JSON_STRING, err);
+    if (r == 0)
+        r = tr_json_expect(&name, TR_JSON_STRING, err);
+    if (r == 0)
+        r = tr_json_expect(&input, input_type, err);
+    if (r == 0)
+        add_call(t, &id, &name, &input);
+    return r;
 }
 
 void srv_translate_tool(struct srv_translation *t, const struct tr_json *name,

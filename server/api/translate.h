@@ -40,8 +40,11 @@ TR_NODISCARD int srv_translate_tool_result(struct srv_translation *t, const stru
  * given. */
 void srv_translate_said(struct srv_translation *t, struct json_t *content);
 void srv_translate_thought(struct srv_translation *t, const struct tr_json *text);
-void srv_translate_call(struct srv_translation *t, const struct tr_json *id,
-                        const struct tr_json *name, const struct tr_json *arguments);
+/* A call as the client's form has it: id, name and input (of that type) are members of `object`,
+ * the first and the last under these names. TR_EINVAL at the place. */
+TR_NODISCARD int srv_translate_use(struct srv_translation *t, const struct tr_json *object,
+                                   const char *id_name, const char *input_name,
+                                   enum tr_json_type input_type, struct tr_err *err);
 /* What the assistant did with a tool that can't run here: its text is the item as JSON. */
 void srv_translate_foreign(struct srv_translation *t, const struct tr_json *item);
 /* description and parameters may be absent. */

@@ -31,21 +31,20 @@ static void assert_json(const json_t *v, const char *want)
 static void test_an_assistants_turn_is_one_message(void **state)
 {
     (void)state;
-    struct json_t *doc = parse("{\"i\":\"1\",\"n\":\"f\",\"a\":\"{}\",\"t\":\"hm\\u0000\","
+    struct json_t *doc = parse("{\"i\":\"1\",\"name\":\"f\",\"a\":\"{}\",\"t\":\"hm\\u0000\","
                                "\"r\":\"r\"}");
     struct tr_json root = tr_json_root(doc, NULL);
-    struct tr_json id = tr_json_get(&root, "i"), name = tr_json_get(&root, "n");
-    struct tr_json arguments = tr_json_get(&root, "a"), thought = tr_json_get(&root, "t");
+    struct tr_json thought = tr_json_get(&root, "t");
     struct srv_translation t = {0};
     srv_translate_message(&t, "user", json_string("u"));
     srv_translate_thought(&t, &thought);
     srv_translate_thought(&t, &thought);
     srv_translate_said(&t, json_string("c"));
-    srv_translate_call(&t, &id, &name, &arguments);
-    srv_translate_call(&t, &id, &name, &arguments);
+    assert_int_equal(srv_translate_use(&t, &root, "i", "a", TR_JSON_STRING, NULL), 0);
+    assert_int_equal(srv_translate_use(&t, &root, "i", "a", TR_JSON_STRING, NULL), 0);
     srv_translate_said(&t, json_string("d")); /* behind a call: another message */
     assert_int_equal(srv_translate_tool_result(&t, &root, "i", "r", NULL, NULL), 0);
-    srv_translate_call(&t, &id, &name, &arguments);
+    assert_int_equal(srv_translate_use(&t, &root, "i", "a", TR_JSON_STRING, NULL), 0);
     struct srv_dialog d = {0};
     assert_int_equal(srv_translation_use(&t, &d, NULL), 0);
     assert_ptr_equal(d.messages.node, t.messages);

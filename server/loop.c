@@ -18,7 +18,6 @@
 #include "server/call/outbox.h"
 #include "server/http/conn.h"
 #include "server/http/listen.h"
-#include "server/http/pump.h"
 #include "server/http/transport.h"
 #include "server/http/work.h"
 #include "server/load.h"
@@ -47,7 +46,7 @@ static bool is_busy(const struct srv *s)
 {
     if (s->n_calls > 0 || s->n_working > 0)
         return true;
-    for (const struct srv_conn *c = s->conns; c; c = c->next)
+    TR_LIST_EACH(const struct srv_conn, c, &s->conns)
         if (c->req && c->req->phase != SRV_PHASE_BODY)
             return true;
     return false;
@@ -71,7 +70,7 @@ static void begin_drain(uv_timer_t *timer)
 
 static void abort_calls(struct srv *s)
 {
-    for (struct srv_call *c = s->calls; c; c = c->next)
+    TR_LIST_EACH(struct srv_call, c, &s->calls)
         srv_call_abort(c, TR_EDRAIN, "the daemon is shutting down");
 }
 
@@ -189,9 +188,9 @@ static int open_port(struct srv *s, struct tr_err *err)
     if (s->mhd)
         return 0;
     int r = srv_transport_start(s, err);
-    return r < 0 ? r
-                 : srv_listen_start(s->listen, &s->loop, srv_transport_accept,
-                                    srv_transport_exhausted, s, err);
+    return r < 0
+               ? r
+               : srv_listen_start(s->listen, &s->loop, srv_conn_accept, srv_conn_exhausted, s, err);
 }
 
 static void on_checked(uv_async_t *async)
@@ -334,14 +333,14 @@ static void close_handle(uv_handle_t *handle, void *arg)
  * libmicrohttpd stops. */
 static void abandon_connections(struct srv *s)
 {
-    for (struct srv_conn *c = s->conns; c; c = c->next) {
+    TR_LIST_EACH(struct srv_conn, c, &s->conns) {
         if (c->req && c->req->phase == SRV_PHASE_BODY)
             srv_conn_refuse(c, SRV_PROBLEM_DRAIN, "the daemon is shutting down");
         if (c->req)
             c->req->gone = true;
         srv_conn_resume(c);
     }
-    srv_pump_run(s);
+    srv_transport_run(s);
 }
 
 /* What workers do uses the tokenizer, and is called off; false: something does not listen. */
@@ -350,8 +349,8 @@ static bool end_work(struct srv *s)
     srv_work_cancel_all(s);
     uv_timer_start(&s->drain, on_patience_end, WORK_MS, 0);
     uv_update_time(&s->loop);
-    int64_t until = srv_now(s) + WORK_MS;
-    while (s->n_working > 0 && srv_now(s) < until)
+    uint64_t until = uv_now(&s->loop) + WORK_MS;
+    while (s->n_working > 0 && uv_now(&s->loop) < until)
         uv_run(&s->loop, UV_RUN_ONCE);
     return s->n_working == 0;
 }
@@ -374,7 +373,7 @@ static void close_all(struct srv *s)
     s->engine = tr_engine_close(s->engine); /* delivers the DONE events of everything that ran */
     srv_call_events(s);
     if (s->mhd) {
-        srv_pump_run(s); /* last answers */
+        srv_transport_run(s); /* last answers */
         abandon_connections(s);
         srv_transport_stop(s);
     }
@@ -406,6 +405,10 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->listen = &d->listen;
     s->outbox = &d->outbox;
     s->created = (int64_t)time(NULL);
+    tr_list_init(&s->conns);
+    tr_list_init(&s->idle);
+    tr_list_init(&s->calls);
+    tr_list_init(&s->works);
     prepare_process();
     srv_log_start();
     s->max_conns = fit_connections(options->max_connections);

@@ -6,20 +6,6 @@
 
 enum { LOADING_RETRY = 5 }; /* seconds, for Retry-After */
 
-int64_t srv_now(const struct srv *s)
-{
-    return (int64_t)uv_now(&s->loop);
-}
-
-uint64_t srv_new_id(struct srv *s)
-{
-    /* splitmix64 over a secret start: each number once, no order to be seen */
-    uint64_t z = s->hash_key[0] + ++s->next_id * 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 int srv_retry_after(struct srv *s)
 {
     if (s->state == SRV_STATE_READY)

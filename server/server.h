@@ -13,19 +13,18 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "config/list.h"
 #include "config/options.h"
 #include "engine/engine.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 #include "server/metrics.h"
 
-struct srv_call;
 struct srv_conn;
 struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
 struct srv_route;
-struct srv_work;
 
 enum srv_state {
     SRV_STATE_LOADING,
@@ -72,29 +71,25 @@ struct srv {
     uint64_t hash_key[2];              /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
 
-    struct srv_conn *conns;                  /* all connections */
-    struct srv_conn *taking;                 /* libmicrohttpd is being given it */
-    struct srv_conn *idle_first, *idle_last; /* those between requests, the longest idle first */
-    int max_conns;          /* max_connections, or what the limit of open files allows */
-    bool told_exhausted;    /* that there was no descriptor left */
-    struct srv_call *calls; /* all inference calls with open jobs */
+    struct tr_list conns;    /* all connections */
+    struct tr_list idle;     /* those between requests, the longest idle first */
+    struct srv_conn *taking; /* libmicrohttpd is being given it */
+    int max_conns;           /* max_connections, or what the limit of open files allows */
+    bool told_exhausted;     /* that there was no descriptor left */
+    struct tr_list calls;    /* all inference calls with open jobs */
     int n_conns, n_requests, n_calls;
-    struct srv_work *works; /* what libuv's pool has to do */
-    uv_work_t trim;         /* gives memory back */
+    struct tr_list works; /* what libuv's pool has to do */
+    uv_work_t trim;       /* gives memory back */
     bool trimming;
     size_t released;   /* bytes of bodies that were read since then */
     int n_working;     /* requests on libuv's pool: the tokenizer must outlive them */
     size_t body_bytes; /* request bodies held at this moment */
-    uint64_t next_id;  /* for ids of requests and answers */
+    uint64_t next_id;  /* for srv_req.number */
     struct srv_metrics metrics;
 };
 
 /* Whether the engine's thread turned lately: a step may be long, a minute is not a step. */
 bool srv_engine_alive(struct srv *s);
-/* Milliseconds of the loop's clock. */
-int64_t srv_now(const struct srv *s);
-/* A number that does not come again, hard to guess. */
-uint64_t srv_new_id(struct srv *s);
 /* Seconds for Retry-After. */
 int srv_retry_after(struct srv *s);
 

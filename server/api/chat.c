@@ -302,10 +302,8 @@ static void end(struct srv_call *c)
     srv_openai_end(c, CHUNK);
 }
 
-const struct srv_api srv_chat_api = {
+static const struct srv_api api = {
     .id_prefix = "chatcmpl-",
-    .tables = tables,
-    .n_tables = TR_ARRAY_LEN(tables),
     .default_max_tokens = -1,
     .read = read_request,
     .logprob = srv_chat_logprob,
@@ -316,16 +314,12 @@ const struct srv_api srv_chat_api = {
     .answer = answer,
 };
 
-static void chat(struct srv_req *req)
-{
-    srv_call_start(req, &srv_chat_api);
-}
-
 const struct srv_route srv_chat_route = {
     .path = "/v1/chat/completions",
     .doc = "Answer a conversation",
     .flags = SRV_ROUTE_STREAMS,
-    .post = chat,
+    .post = srv_call_start,
+    .api = &api,
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
     .rules = SRV_REQUIRED("\"messages\""),

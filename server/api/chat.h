@@ -6,7 +6,6 @@
 #include "server/http/route.h"
 
 extern const struct srv_route srv_chat_route, srv_apply_template_route;
-extern const struct srv_api srv_chat_api;
 /* The fields of a prompt made of messages, for /apply-template. */
 extern const struct srv_table srv_apply_template_fields;
 

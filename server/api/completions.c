@@ -222,10 +222,8 @@ static void end(struct srv_call *c)
     srv_openai_end(c, OBJECT);
 }
 
-const struct srv_api srv_completions_api = {
+static const struct srv_api api = {
     .id_prefix = "cmpl-",
-    .tables = tables,
-    .n_tables = TR_ARRAY_LEN(tables),
     .default_max_tokens = DEFAULT_MAX_TOKENS,
     .read = read_request,
     .logprob = srv_legacy_logprob,
@@ -253,16 +251,12 @@ const struct srv_api srv_completions_api = {
                    "\"finish_reason\":{\"enum\":[\"stop\",\"length\"]},"                           \
                    "\"stop_reason\":{\"type\":[\"string\",\"integer\",\"null\"]}") "}")
 
-static void completions(struct srv_req *req)
-{
-    srv_call_start(req, &srv_completions_api);
-}
-
 const struct srv_route srv_completions_route = {
     .path = "/v1/completions",
     .doc = "Complete a prompt",
     .flags = SRV_ROUTE_STREAMS,
-    .post = completions,
+    .post = srv_call_start,
+    .api = &api,
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
     .rules = SRV_REQUIRED("\"prompt\""),

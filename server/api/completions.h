@@ -2,10 +2,8 @@
 #ifndef TR_SERVER_API_COMPLETIONS_H
 #define TR_SERVER_API_COMPLETIONS_H
 
-#include "server/call/call.h"
 #include "server/http/route.h"
 
 extern const struct srv_route srv_completions_route;
-extern const struct srv_api srv_completions_api;
 
 #endif

@@ -196,10 +196,8 @@ static void fault(struct srv_call *c, const struct tr_err *err)
     tr_buf_adds(out, "\n\n");
 }
 
-const struct srv_api srv_messages_api = {
+static const struct srv_api api = {
     .id_prefix = "msg_",
-    .tables = tables,
-    .n_tables = TR_ARRAY_LEN(tables),
     .default_max_tokens = -1,
     .read = srv_messages_read,
     .part = part,
@@ -209,16 +207,12 @@ const struct srv_api srv_messages_api = {
     .answer = answer,
 };
 
-static void messages(struct srv_req *req)
-{
-    srv_call_start(req, &srv_messages_api);
-}
-
 const struct srv_route srv_messages_route = {
     .path = "/v1/messages",
     .doc = "Answer a conversation: the messages API",
     .flags = SRV_ROUTE_STREAMS,
-    .post = messages,
+    .post = srv_call_start,
+    .api = &api,
     .errors = &error_form,
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),

@@ -2,10 +2,8 @@
 #ifndef TR_SERVER_API_MESSAGES_H
 #define TR_SERVER_API_MESSAGES_H
 
-#include "server/call/call.h"
 #include "server/http/route.h"
 
 extern const struct srv_route srv_messages_route, srv_count_tokens_route;
-extern const struct srv_api srv_messages_api;
 
 #endif

@@ -269,10 +269,8 @@ static void fault(struct srv_call *c, const struct tr_err *err)
     response_event(c, "response.failed", "failed", err);
 }
 
-const struct srv_api srv_responses_api = {
+static const struct srv_api api = {
     .id_prefix = ID_PREFIX,
-    .tables = tables,
-    .n_tables = TR_ARRAY_LEN(tables),
     .default_max_tokens = -1,
     .read = srv_responses_read,
     .part = part,
@@ -282,16 +280,12 @@ const struct srv_api srv_responses_api = {
     .answer = answer,
 };
 
-static void responses(struct srv_req *req)
-{
-    srv_call_start(req, &srv_responses_api);
-}
-
 const struct srv_route srv_responses_route = {
     .path = "/v1/responses",
     .doc = "Answer a conversation: the responses API",
     .flags = SRV_ROUTE_STREAMS,
-    .post = responses,
+    .post = srv_call_start,
+    .api = &api,
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
     .rules = SRV_REQUIRED("\"input\""),

@@ -2,10 +2,8 @@
 #ifndef TR_SERVER_API_RESPONSES_H
 #define TR_SERVER_API_RESPONSES_H
 
-#include "server/call/call.h"
 #include "server/http/route.h"
 
 extern const struct srv_route srv_responses_route;
-extern const struct srv_api srv_responses_api;
 
 #endif

@@ -11,7 +11,7 @@
 #include "server/call/outbox.h"
 #include "server/call/read.h"
 #include "server/http/reply.h"
-#include "server/http/task.h"
+#include "server/http/route.h"
 #include "server/log.h"
 #include "server/server.h"
 
@@ -40,12 +40,7 @@ void srv_call_done(struct srv_call *c)
 static void free_call(struct srv_call *c)
 {
     struct srv *s = c->srv;
-    if (c->next)
-        c->next->prev = c->prev;
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        s->calls = c->next;
+    tr_list_remove(&c->link);
     s->n_calls--;
     srv_call_done(c);
     srv_req_unref(c->req);
@@ -71,7 +66,7 @@ static void fail(struct srv_call *c, int code, const char *why)
 
 void srv_call_abort(struct srv_call *c, int code, const char *why)
 {
-    if (!c->reading) /* else it is a worker's, and will find the daemon draining */
+    if (!c->work.aside) /* else it is a worker's, and will find the daemon draining */
         fail(c, code, why);
 }
 
@@ -95,7 +90,7 @@ static void on_stop(struct srv_req *req)
     struct srv_call *c = req->owner;
     c->dead = true;
     c->srv->metrics.cancelled_calls++;
-    if (c->reading)
+    if (c->work.aside)
         srv_work_cancel(&c->work);
     else
         cancel_jobs(c);
@@ -309,8 +304,9 @@ void srv_call_events(struct srv *s)
 
 /* ---- from the request to the engine ---- */
 
-static void after_reading(struct srv_call *c)
+static void after_reading(struct srv_work *work)
 {
+    struct srv_call *c = TR_CONTAINER_OF(work, struct srv_call, work);
     srv_req_drop_body(c->req);
     if (c->dead || c->err.code) {
         finish(c);
@@ -320,29 +316,6 @@ static void after_reading(struct srv_call *c)
     } else {
         submit(c);
     }
-}
-
-static void read_body(struct srv_call *c)
-{
-    const struct tr_buf *body = &c->req->body;
-    (void)srv_call_read(c, body->data ? body->data : "", body->len); /* says it in c->err */
-}
-
-static struct srv_call *call_of(struct srv_work *work)
-{
-    return (struct srv_call *)((char *)work - offsetof(struct srv_call, work));
-}
-
-static void on_work(struct srv_work *work)
-{
-    read_body(call_of(work));
-}
-
-static void on_worked(struct srv_work *work)
-{
-    struct srv_call *c = call_of(work);
-    c->reading = false;
-    after_reading(c);
 }
 
 static struct srv_context context_of(const struct srv_req *req)
@@ -365,11 +338,11 @@ static struct srv_context context_of(const struct srv_req *req)
         .tenant = req->tenant,
         .hash_key = {s->hash_key[0], s->hash_key[1]},
         .begun_ns = req->begun_ns,
-        .random = srv_new_id(s),
+        .random = req->number ^ s->hash_key[1],
     };
 }
 
-void srv_call_start(struct srv_req *req, const struct srv_api *api)
+void srv_call_start(struct srv_req *req)
 {
     struct srv *s = req->srv;
     struct srv_call *c = calloc(1, sizeof *c);
@@ -379,24 +352,15 @@ void srv_call_start(struct srv_req *req, const struct srv_api *api)
     }
     c->srv = s;
     c->req = req;
-    c->api = api;
+    c->api = req->route->api;
     c->context = context_of(req);
     c->created = (int64_t)time(NULL);
-    snprintf(c->id, sizeof c->id, "%s%016llx", api->id_prefix, (unsigned long long)srv_new_id(s));
-    c->next = s->calls;
-    if (c->next)
-        c->next->prev = c;
-    s->calls = c;
+    snprintf(c->id, sizeof c->id, "%s%016llx", c->api->id_prefix, (unsigned long long)req->number);
+    tr_list_insert(&s->calls, &c->link);
     s->n_calls++;
-    srv_later(req, &generator, c);
-    c->work.bytes = req->body.len;
-    c->work.run = on_work;
-    c->work.done = on_worked;
-    bool aside = srv_task_is_long(req) || srv_constraint_likely(&req->body);
-    if (aside && srv_work_start(s, &c->work)) {
-        c->reading = true;
-        return;
-    }
-    read_body(c);
-    after_reading(c);
+    c->work.run = srv_call_read;
+    c->work.done = after_reading;
+    c->work.words = srv_constraint_words;
+    c->work.n_words = SRV_N_CONSTRAINT_WORDS;
+    srv_work_begin(req, &c->work, &generator, c, false);
 }

@@ -17,8 +17,6 @@ struct srv_call;
 
 struct srv_api {
     const char *id_prefix;
-    const struct srv_table *const *tables; /* fields of a request */
-    size_t n_tables;
     int64_t default_max_tokens; /* -1: what the context leaves */
     /* The document, fields taken, to jobs (srv_job_add). On a worker or the loop thread. */
     int (*read)(struct srv_call *c, struct tr_err *err);
@@ -59,7 +57,7 @@ struct srv_call {
     struct srv *srv;
     struct srv_req *req; /* a reference */
     const struct srv_api *api;
-    struct srv_call *prev, *next;
+    struct tr_list link; /* srv.calls */
     struct srv_context context;
     struct srv_params params;
     struct srv_turn_rules rules; /* before the first job is added */
@@ -83,15 +81,14 @@ struct srv_call {
 
     struct tr_err err; /* code != 0: the call has failed */
     bool begun;        /* the stream's head has been sent */
-    bool reading;      /* a worker has it: the loop thread touches nothing but `dead` */
     bool dead;         /* nobody listens any more */
     bool paused;
     int64_t first_ns, last_ns; /* of tokens, CLOCK_MONOTONIC; 0 = none yet */
-    struct srv_work work;
+    struct srv_work work;      /* reading: aside, the loop thread touches nothing but `dead` */
 };
 
-/* Handles a request by an API: replies later. */
-void srv_call_start(struct srv_req *req, const struct srv_api *api);
+/* An srv_handler: the route's API answers, later. */
+void srv_call_start(struct srv_req *req);
 /* Frees what srv_call_read made. */
 void srv_call_done(struct srv_call *c);
 /* Loop thread: everything the outbox holds. */

@@ -15,16 +15,9 @@ struct maker {
     bool compact;
 };
 
-bool srv_constraint_likely(const struct tr_buf *body)
-{
-    /* What could spell one of the names otherwise has an escape. */
-    static const char *const signs[] = {"format\"",  "structured_outputs", "guided_",
-                                        "grammar\"", "json_schema",        "\\u"};
-    for (size_t i = 0; body->data && i < TR_ARRAY_LEN(signs); i++)
-        if (memmem(body->data, body->len, signs[i], strlen(signs[i])))
-            return true;
-    return false;
-}
+/* What could spell one of the names otherwise has an escape. */
+const char *const srv_constraint_words[SRV_N_CONSTRAINT_WORDS] = {
+    "format\"", "structured_outputs", "guided_", "grammar\"", "json_schema", "\\u"};
 
 /* ---- to a grammar ---- */
 

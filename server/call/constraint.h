@@ -10,9 +10,9 @@
 
 struct srv_call;
 
-/* Whether a request may have a constraint, as far as its bytes tell: compiling one takes too long
- * for the loop thread. */
-bool srv_constraint_likely(const struct tr_buf *body);
+enum { SRV_N_CONSTRAINT_WORDS = 6 };
+/* A body without them has no constraint: compiling one takes too long for the loop thread. */
+extern const char *const srv_constraint_words[SRV_N_CONSTRAINT_WORDS];
 /* The grammar that the parameters ask for; *ret stays untouched if they ask for none. Reads the
  * rules of the call's turns. The error's param is the field with, for a schema, the JSON pointer of
  * the place in it. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/call/call.h"
+#include "server/http/route.h"
 
 static int set_id(struct srv_call *c, struct tr_err *err)
 {
@@ -20,16 +21,13 @@ static int set_id(struct srv_call *c, struct tr_err *err)
     return 0;
 }
 
-int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
+static int read_document(struct srv_call *c, struct json_t *doc)
 {
-    struct json_t *doc = NULL;
-    int r = tr_json_parse(&doc, bytes, n, &c->err);
-    if (r < 0)
-        return r;
+    const struct srv_route *route = c->req->route;
     struct tr_json root = tr_json_root(doc, NULL);
     struct tr_json defaults = tr_json_root(c->context.defaults, NULL);
-    r = srv_fields_take(c->api->tables, c->api->n_tables, &root, &defaults, c->context.strict,
-                        &c->params, &c->err);
+    int r = srv_fields_take(route->tables, route->n_tables, &root, &defaults, c->context.strict,
+                            &c->params, &c->err);
     if (r == 0 && c->params.max_tokens == SRV_ABSENT &&
         c->params.max_completion_tokens == SRV_ABSENT)
         c->params.max_tokens = c->api->default_max_tokens;
@@ -45,10 +43,20 @@ int srv_call_read(struct srv_call *c, const char *bytes, size_t n)
         r = set_id(c, &c->err);
     if (r == 0)
         r = c->api->read(c, &c->err);
+    return r;
+}
+
+void srv_call_read(struct srv_work *work)
+{
+    struct srv_call *c = TR_CONTAINER_OF(work, struct srv_call, work);
+    const struct tr_buf *body = &c->req->body;
+    struct json_t *doc = NULL;
+    int r = tr_json_parse(&doc, body->data ? body->data : "", body->len, &c->err);
+    if (r == 0)
+        r = read_document(c, doc);
     tr_json_free(doc);
     if (r < 0 && !c->err.code)
         tr_err_set(&c->err, r, NULL, "%s", tr_err_text(r));
-    return r;
 }
 
 int srv_body_take(struct srv_req *req, const struct srv_table *const *tables, size_t n_tables,

@@ -4,11 +4,12 @@
 
 #include "server/call/fields.h"
 
-struct srv_call;
 struct srv_req;
+struct srv_work;
 
-/* Says in c->err what is wrong with them; needs api and context only, on any thread. */
-int srv_call_read(struct srv_call *c, const char *bytes, size_t n);
+/* An srv_work.run of a call: its request's body to jobs; c->err says what is wrong with it. Of call
+ * and request it needs api and context, body and route. */
+void srv_call_read(struct srv_work *work);
 
 /* Uses the parameters, whose VALUE fields point into the document only while it runs. */
 typedef int (*srv_body_fn)(struct srv_req *req, void *params, struct tr_err *err);

@@ -2,26 +2,47 @@
 
 #include <linux/sockios.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "config/clock.h"
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
 #include "server/http/peek.h"
 #include "server/http/problem.h"
-#include "server/http/pump.h"
 #include "server/http/transport.h"
 #include "server/log.h"
 #include "server/server.h"
 
 enum {
-    MIN_RATE = 1000, /* bytes a second: a body or an answer that is slower ends */
-    SWALLOWS = 16,   /* pieces of a head that is refused */
-    LOOKS = 4        /* at its progress, in the time after which silence ends it */
+    MIN_RATE = 1000,  /* bytes a second: a body or an answer that is slower ends */
+    SWALLOWS = 16,    /* pieces of a head that is refused */
+    LOOKS = 4,        /* at its progress, in the time after which silence ends it */
+    PROBE_SLOTS = 16, /* beyond max_connections, for those who ask how it goes */
+    DEAD_PEER_MS = 60000,
+    SEND_BYTES = 128 * 1024 /* the kernel's part of an answer nobody reads; it may double it */
 };
+
+/* Milliseconds of the loop's clock. */
+static int64_t now_of(const struct srv_conn *c)
+{
+    return (int64_t)uv_now(&c->srv->loop);
+}
+
+static uint64_t new_number(struct srv *s)
+{
+    /* splitmix64 over a secret start: each number once, no order to be seen */
+    uint64_t z = s->hash_key[0] + ++s->next_id * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
 
 static void free_handle(uv_handle_t *handle)
 {
@@ -54,6 +75,7 @@ static void check_hangup(struct srv_conn *c)
 }
 
 static void on_watch(uv_poll_t *watch, int status, int events);
+static void take_over(struct srv_conn *c);
 
 /* Before libmicrohttpd reads what the client has sent; false: refused. */
 static bool look(struct srv_conn *c)
@@ -81,7 +103,7 @@ static void on_gone(struct srv_conn *c)
         /* libmicrohttpd takes a short read for an empty socket and misses an end that came with the
          * last bytes. So it reads those now, and then its edge-triggered poll is woken once
          * more. */
-        srv_pump_run(c->srv);
+        srv_transport_run(c->srv);
         if (!uv_is_closing((uv_handle_t *)&c->watch))
             shutdown(c->fd, SHUT_RD);
         return;
@@ -97,7 +119,7 @@ static void on_watch(uv_poll_t *watch, int status, int events)
         if (!look(c))
             srv_conn_drop(c);
         else
-            srv_transport_take_over(c);
+            take_over(c);
         return;
     }
     if (events & UV_READABLE) {
@@ -120,7 +142,7 @@ void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text)
         tr_buf_addf(&answer, "X-Request-Id: %s\r\n", c->req->id);
     else
         tr_buf_addf(&answer, "X-Request-Id: req-%016llx\r\n",
-                    (unsigned long long)srv_new_id(c->srv));
+                    (unsigned long long)new_number(c->srv));
     if (info->status == 503)
         tr_buf_addf(&answer, "Retry-After: %d\r\n", srv_retry_after(c->srv));
     tr_buf_addf(&answer,
@@ -146,13 +168,13 @@ static void time_out(struct srv_conn *c)
 
 /* ---- deadlines ---- */
 
-/* Bytes that the client has sent, or taken from the kernel. */
+/* Bytes that the client has sent, or taken from the kernel; its head is the first. */
 static int64_t moved(const struct srv_conn *c)
 {
     const struct srv_req *req = c->req;
     int queued = 0;
     if (req->phase != SRV_PHASE_SENDING)
-        return (int64_t)req->received;
+        return (int64_t)req->received + req->started;
     ioctl(c->fd, SIOCOUTQ, &queued);
     return (int64_t)req->sent - queued;
 }
@@ -198,7 +220,7 @@ static void wait_more(struct srv_conn *c)
 {
     const struct tr_options *o = c->srv->options;
     const struct srv_req *req = c->req;
-    int64_t at, now = srv_now(c->srv), ms = req ? patience(c) : 0;
+    int64_t at, now = now_of(c), ms = req ? patience(c) : 0;
     if (!req)
         at = c->since + o->idle_timeout;
     else if (ms > 0 || req->phase == SRV_PHASE_SENDING)
@@ -226,7 +248,7 @@ static void on_timer(uv_timer_t *timer)
     struct srv_conn *c = timer->data;
     struct srv_req *req = c->req;
     const struct tr_options *o = c->srv->options;
-    int64_t now = srv_now(c->srv), ms = req ? patience(c) : 0;
+    int64_t now = now_of(c), ms = req ? patience(c) : 0;
     if (!req && now - c->since >= o->idle_timeout) {
         time_out(c);
         return;
@@ -245,7 +267,7 @@ static void on_timer(uv_timer_t *timer)
 
 static void begin_window(struct srv_conn *c)
 {
-    c->since = srv_now(c->srv);
+    c->since = now_of(c);
     c->fresh = true;
 }
 
@@ -253,29 +275,16 @@ static void begin_window(struct srv_conn *c)
 
 static void leave_idle(struct srv_conn *c)
 {
-    struct srv *s = c->srv;
-    if (!c->idle)
-        return;
-    c->idle = false;
-    *(c->idle_prev ? &c->idle_prev->idle_next : &s->idle_first) = c->idle_next;
-    *(c->idle_next ? &c->idle_next->idle_prev : &s->idle_last) = c->idle_prev;
+    if (c->idle.next)
+        tr_list_remove(&c->idle);
 }
 
-static void join_idle(struct srv_conn *c)
+/* Ends the connection that has been between requests for the longest time; false: there is none but
+ * `newest` (NULL = none). */
+static bool give_way(struct srv *s, const struct srv_conn *newest)
 {
-    struct srv *s = c->srv;
-    leave_idle(c);
-    c->idle = true;
-    c->idle_prev = s->idle_last;
-    c->idle_next = NULL;
-    *(s->idle_last ? &s->idle_last->idle_next : &s->idle_first) = c;
-    s->idle_last = c;
-}
-
-bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest)
-{
-    struct srv_conn *c = s->idle_first;
-    if (!c || c == newest)
+    struct srv_conn *c = TR_CONTAINER_OF(s->idle.next, struct srv_conn, idle);
+    if (tr_list_empty(&s->idle) || c == newest)
         return false;
     leave_idle(c);
     if (c->mhd)
@@ -288,10 +297,9 @@ bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest)
 void srv_conn_restart_timer(struct srv_conn *c)
 {
     begin_window(c);
-    if (c->req)
-        leave_idle(c);
-    else
-        join_idle(c);
+    leave_idle(c);
+    if (!c->req)
+        tr_list_append(&c->srv->idle, &c->idle);
     if (!c->req && c->mhd && !c->tls && !c->hangup)
         uv_poll_start(&c->watch, UV_DISCONNECT | UV_READABLE, on_watch);
     uv_timer_stop(&c->timer);
@@ -300,7 +308,8 @@ void srv_conn_restart_timer(struct srv_conn *c)
 
 /* ---- life ---- */
 
-struct srv_conn *srv_conn_open(struct srv *s, int fd, const struct sockaddr *addr, socklen_t n)
+/* NULL without memory. */
+static struct srv_conn *open_conn(struct srv *s, int fd, const struct sockaddr *addr, socklen_t n)
 {
     struct srv_conn *c = calloc(1, sizeof *c);
     if (!c)
@@ -320,46 +329,132 @@ struct srv_conn *srv_conn_open(struct srv *s, int fd, const struct sockaddr *add
     c->watch.data = c;
     c->open_handles = 2;
     uv_poll_start(&c->watch, UV_DISCONNECT | UV_READABLE, on_watch);
-    c->next = s->conns;
-    if (c->next)
-        c->next->prev = c;
-    s->conns = c;
+    tr_list_insert(&s->conns, &c->link);
     s->n_conns++;
     srv_conn_restart_timer(c);
     return c;
 }
 
-void srv_conn_taken(struct srv_conn *c, struct MHD_Connection *mhd)
-{
-    c->mhd = mhd;
-    c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
-    uv_poll_start(&c->watch, UV_DISCONNECT, on_watch);
-}
-
-void srv_conn_drop(struct srv_conn *c)
-{
-    int fd = c->fd;
-    srv_conn_close(c);
-    close(fd);
-}
-
-void srv_conn_close(struct srv_conn *c)
+static void close_conn(struct srv_conn *c)
 {
     struct srv *s = c->srv;
     if (c->req) /* libmicrohttpd gave up its head, and says nothing of the request */
         srv_exchange_leave(c->req, true);
-    if (c->next)
-        c->next->prev = c->prev;
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        s->conns = c->next;
+    tr_list_remove(&c->link);
     s->n_conns--;
     srv_listen_resume(s->listen, SRV_PAUSE_FULL);
     leave_idle(c);
     uv_close((uv_handle_t *)&c->watch, free_handle);
     uv_close((uv_handle_t *)&c->timer, free_handle);
 }
+
+void srv_conn_drop(struct srv_conn *c)
+{
+    int fd = c->fd;
+    close_conn(c);
+    close(fd);
+}
+
+void srv_conn_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n)
+{
+    struct srv *s = srv;
+    if (addr->sa_family == AF_INET || addr->sa_family == AF_INET6) {
+        /* A peer that vanished without a word must not hold its request for ever. */
+        int on = 1;
+        unsigned ms = DEAD_PEER_MS;
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    int bytes = SEND_BYTES;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    struct srv_conn *c = open_conn(s, fd, addr, n);
+    if (!c) {
+        close(fd);
+        s->metrics.refused_connections++;
+        return;
+    }
+    if (s->n_conns > s->max_conns && !give_way(s, c) && s->n_conns >= s->max_conns + PROBE_SLOTS)
+        srv_listen_pause(s->listen, SRV_PAUSE_FULL);
+    if (s->options->tls_cert)
+        take_over(c);
+}
+
+void srv_conn_exhausted(void *srv)
+{
+    struct srv *s = srv;
+    if (give_way(s, NULL) || s->told_exhausted)
+        return;
+    s->told_exhausted = true;
+    srv_log(SRV_LOG_WARN, NULL,
+            "no descriptor is left for a new connection: raise the limit of open files");
+}
+
+/* ---- libmicrohttpd takes it ---- */
+
+static void take_over(struct srv_conn *c)
+{
+    struct srv *s = c->srv;
+    s->taking = c;
+    /* It closes the socket if it fails. */
+    if (MHD_add_connection(s->mhd->daemon, c->fd, (struct sockaddr *)&c->addr, c->addr_bytes) !=
+            MHD_YES &&
+        !c->mhd) {
+        s->metrics.refused_connections++;
+        close_conn(c);
+    }
+    s->taking = NULL;
+}
+
+void srv_conn_on_notify(void *cls, struct MHD_Connection *mhd, void **context,
+                        enum MHD_ConnectionNotificationCode code)
+{
+    struct srv_mhd *m = cls;
+    struct srv_conn *c = code == MHD_CONNECTION_NOTIFY_STARTED ? m->srv->taking : *context;
+    *context = NULL;
+    if (!c)
+        return;
+    if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        close_conn(c);
+        m->n_conns--;
+        return;
+    }
+    *context = c;
+    m->n_conns++;
+    c->mhd = mhd;
+    c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
+    uv_poll_start(&c->watch, UV_DISCONNECT, on_watch);
+}
+
+void *srv_conn_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd)
+{
+    struct srv *s = srv;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct srv_conn *c = info ? info->socket_context : NULL;
+    struct srv_req *req = c && !c->refused ? calloc(1, sizeof *req) : NULL;
+    if (!req)
+        return NULL;
+    req->uri = strdup(uri);
+    if (!req->uri) {
+        free(req);
+        return NULL;
+    }
+    req->srv = s;
+    req->conn = c;
+    req->refs = 1;
+    req->begun_ns = tr_clock_ns();
+    req->number = new_number(s);
+    s->n_requests++;
+    if (c->req)
+        srv_exchange_leave(c->req, true);
+    c->again = true;
+    c->req = req;
+    srv_conn_restart_timer(c);
+    return req;
+}
+
+/* ---- waiting for the engine, or the client ---- */
 
 void srv_conn_suspend(struct srv_conn *c)
 {
@@ -386,5 +481,5 @@ void srv_conn_wake(struct srv_conn *c)
 
 void srv_conn_touch(struct srv_conn *c)
 {
-    c->since = srv_now(c->srv);
+    c->since = now_of(c);
 }

@@ -8,29 +8,28 @@
 #ifndef TR_SERVER_HTTP_CONN_H
 #define TR_SERVER_HTTP_CONN_H
 
+#include <microhttpd.h>
 #include <sys/socket.h>
 #include <uv.h>
 
+#include "config/list.h"
 #include "server/http/problem.h"
 #include "server/http/request.h"
 
-struct MHD_Connection;
-
 struct srv_conn {
     struct srv *srv;
-    struct srv_conn *prev, *next;
+    struct tr_list link;        /* srv.conns */
+    struct tr_list idle;        /* srv.idle, between requests */
     struct MHD_Connection *mhd; /* NULL: not handed over yet */
-    int fd;                     /* libmicrohttpd's; closed by it after srv_conn_close */
+    int fd;                     /* libmicrohttpd's, once it was handed over */
     uv_poll_t watch;
     uv_timer_t timer;
-    int open_handles;                       /* the two above; the memory goes with the last */
-    struct srv_req *req;                    /* the request under way, NULL between requests */
-    struct srv_conn *idle_prev, *idle_next; /* between requests: srv.idle, the longest first */
-    int64_t since;                          /* loop time of the wait's begin, or its last byte */
-    int64_t window;                         /* loop time from which its rate is measured */
-    int64_t base, seen;                     /* bytes moved then, and when last looked at */
-    bool fresh;                             /* nobody has looked yet */
-    bool idle;
+    int open_handles;    /* the two above; the memory goes with the last */
+    struct srv_req *req; /* the request under way, NULL between requests */
+    int64_t since;       /* loop time of the wait's begin, or its last byte */
+    int64_t window;      /* loop time from which its rate is measured */
+    int64_t base, seen;  /* bytes moved then, and when last looked at */
+    bool fresh;          /* nobody has looked yet */
     bool suspended;
     bool hangup; /* the peer will send nothing more */
     bool tls;
@@ -41,13 +40,19 @@ struct srv_conn {
     bool unix_peer;
 };
 
-/* A connected socket; NULL without memory. take_over hands it to libmicrohttpd, which calls
- * srv_conn_taken: at once over TLS, else when the head of a request has been looked at. */
-struct srv_conn *srv_conn_open(struct srv *s, int fd, const struct sockaddr *addr, socklen_t n);
-void srv_conn_taken(struct srv_conn *c, struct MHD_Connection *mhd);
+/* An srv_accept_fn, srv = the server: makes the connection. It is handed to libmicrohttpd at once
+ * over TLS, else when the head of a request has been looked at. */
+void srv_conn_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n);
+/* An srv_exhausted_fn, likewise: a connection between requests gives way. */
+void srv_conn_exhausted(void *srv);
 /* Closes the socket of a connection that was never handed over. */
 void srv_conn_drop(struct srv_conn *c);
-void srv_conn_close(struct srv_conn *c);
+
+/* libmicrohttpd's MHD_OPTION_NOTIFY_CONNECTION; mhd_daemon is an srv_mhd. */
+void srv_conn_on_notify(void *mhd_daemon, struct MHD_Connection *mhd, void **conn,
+                        enum MHD_ConnectionNotificationCode code);
+/* Its MHD_OPTION_URI_LOG_CALLBACK: the request line is complete. Makes the request. */
+void *srv_conn_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd);
 
 /* Between handler calls of libmicrohttpd, on the loop thread only. */
 void srv_conn_suspend(struct srv_conn *c);
@@ -58,9 +63,6 @@ void srv_conn_wake(struct srv_conn *c);
 void srv_conn_touch(struct srv_conn *c);
 /* Says on the wire what is wrong, where libmicrohttpd cannot, and ends the connection. */
 void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text);
-/* Ends the connection that has been between requests for the longest time; false: there is none but
- * `newest` (NULL = none). */
-bool srv_conn_give_way(struct srv *s, const struct srv_conn *newest);
 /* A new wait begins now: for a request, its body, its answer being read. */
 void srv_conn_restart_timer(struct srv_conn *c);
 

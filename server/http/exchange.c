@@ -10,6 +10,7 @@
 #include "config/clock.h"
 #include "server/http/conn.h"
 #include "server/http/head.h"
+#include "server/http/origin.h"
 #include "server/http/reply.h"
 #include "server/http/route.h"
 #include "server/log.h"
@@ -28,40 +29,11 @@ enum {
     ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
 };
 
-static struct srv_conn *conn_of(struct MHD_Connection *mhd)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
-}
+static const char *const methods[] = {
+    [SRV_METHOD_GET] = "GET",       [SRV_METHOD_HEAD] = "HEAD",       [SRV_METHOD_POST] = "POST",
+    [SRV_METHOD_DELETE] = "DELETE", [SRV_METHOD_OPTIONS] = "OPTIONS", [SRV_METHOD_OTHER] = "other"};
 
 /* ---- the request arrives ---- */
-
-/* The request line is complete. */
-void *srv_exchange_on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
-{
-    struct srv *s = cls;
-    struct srv_conn *c = conn_of(mhd);
-    struct srv_req *req = c && !c->refused ? calloc(1, sizeof *req) : NULL;
-    if (!req)
-        return NULL;
-    req->uri = strdup(uri);
-    if (!req->uri) {
-        free(req);
-        return NULL;
-    }
-    req->srv = s;
-    req->conn = c;
-    req->refs = 1;
-    req->begun_ns = tr_clock_ns();
-    s->n_requests++;
-    if (c->req)
-        srv_exchange_leave(c->req, true);
-    c->again = true;
-    c->req = req;
-    srv_conn_restart_timer(c);
-    return req;
-}
 
 static enum MHD_Result send_reply(struct srv_req *req);
 
@@ -70,54 +42,33 @@ static uint64_t bodies_max(const struct srv *s)
     return TR_MAX(BODIES_MIN, 4 * s->options->max_body);
 }
 
-/* Every reason for which a body is not wanted, in the order in which a client can mend them. */
-static bool admit(struct srv_req *req, const struct srv_head *head, const struct srv_line *line,
-                  bool *now)
+static enum srv_method method_of(const char *name)
 {
-    struct srv *s = req->srv;
-    const char *fault = srv_head_fault(head, line);
-    *now = fault != NULL;
-    if (fault) {
-        srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", fault);
-        return false;
-    }
-    if (s->n_conns > s->max_conns && !(req->route && req->route->flags & SRV_ROUTE_ALWAYS)) {
-        req->close = true;
-        srv_refuse(req, SRV_PROBLEM_CONNECTIONS, NULL, "%d connections are open (max_connections)",
-                   s->max_conns);
-        return false;
-    }
-    if (head->bytes > SRV_HEAD_MAX) {
-        srv_refuse(req, SRV_PROBLEM_HEADERS, NULL, "the header block is larger than %d bytes",
-                   SRV_HEAD_MAX);
-        return false;
-    }
-    if (head->expect && strcasecmp(head->expect, "100-continue") != 0) {
-        *now = true;
-        srv_refuse(req, SRV_PROBLEM_EXPECTATION, NULL,
-                   "the only expectation that is met is 100-continue");
-        return false;
-    }
-    /* Who waits for a 100 has sent no body: the refusal may come at once. */
-    *now = head->expect != NULL;
-    if (!srv_route_admit(req, head))
-        return false;
-    if (req->length > s->options->max_body) {
-        *now = *now || req->length > SWALLOW_MAX;
-        srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL,
-                   "the body is larger than %llu bytes (max_body)",
-                   (unsigned long long)s->options->max_body);
-        return false;
-    }
-    return true;
+    int i = 0;
+    while (i < SRV_METHOD_OTHER && strcmp(name, methods[i]) != 0)
+        i++;
+    return (enum srv_method)i;
+}
+
+/* Whether so long a body is read; as srv_route_admit. */
+static bool admit_body(struct srv_req *req, bool *now)
+{
+    if (req->length <= req->srv->options->max_body)
+        return true;
+    *now = *now || req->length > SWALLOW_MAX;
+    srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL, "the body is larger than %llu bytes (max_body)",
+               (unsigned long long)req->srv->options->max_body);
+    return false;
 }
 
 /* What of the head is needed after it; false: no memory. */
-static bool keep_head(struct srv_req *req, const struct srv_head *head)
+static bool keep_head(struct srv_req *req, const struct srv_head *head, const char *origin)
 {
-    const char *origin = srv_route_origin(req, head);
-    srv_head_id(head, req);
-    req->length = srv_head_length(head);
+    if (head->request_id)
+        memcpy(req->id, head->request_id, strlen(head->request_id) + 1);
+    else
+        snprintf(req->id, sizeof req->id, "req-%016llx", (unsigned long long)req->number);
+    req->length = head->length;
     req->strict = req->srv->options->strict;
     req->origin = origin ? strdup(origin) : NULL;
     req->private_network = head->private_network != NULL;
@@ -152,18 +103,17 @@ static enum MHD_Result take_head(struct srv_req *req, const char *url, const cha
                                  const char *version)
 {
     req->started = true;
-    req->method = srv_method_of(method);
+    req->method = method_of(method);
     struct srv_line line = {method, version, req->uri};
     struct srv_head head;
     char authority[HOST_BYTES];
     srv_head_read(&head, req->conn->mhd, &line);
     req->path = strdup(path_of(url, &head, authority));
-    if (!req->path || !keep_head(req, &head))
+    struct srv_origin origin = srv_origin_of(req, &head);
+    if (!req->path || !keep_head(req, &head, origin.allowed))
         return MHD_NO;
-    srv_route_find(req);
-    srv_conn_restart_timer(req->conn);
     bool now;
-    if (admit(req, &head, &line, &now))
+    if (srv_route_admit(req, &head, &origin, &now) && admit_body(req, &now))
         return MHD_YES;
     req->discard = true;
     if (!now) {
@@ -247,9 +197,9 @@ static void log_access(const struct srv_req *req)
 {
     bool routine = req->route && req->route->flags & SRV_ROUTE_ALWAYS && req->status == 200;
     srv_log(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s",
-            srv_method_name(req->method), req->path ? req->path : "-",
-            req->gone ? 499 : req->status, (unsigned long long)req->sent,
-            (double)(tr_clock_ns() - req->begun_ns) * 1e-6, req->gone ? " (client gone)" : "");
+            methods[req->method], req->path ? req->path : "-", req->gone ? 499 : req->status,
+            (unsigned long long)req->sent, (double)(tr_clock_ns() - req->begun_ns) * 1e-6,
+            req->gone ? " (client gone)" : "");
 }
 
 void srv_exchange_leave(struct srv_req *req, bool gone)

@@ -6,9 +6,7 @@
 
 #include "server/http/request.h"
 
-/* Callbacks of libmicrohttpd's names MHD_OPTION_URI_LOG_CALLBACK, its access handler, and
- * MHD_OPTION_NOTIFY_COMPLETED; `srv` is the server. */
-void *srv_exchange_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd);
+/* libmicrohttpd's access handler, and its MHD_OPTION_NOTIFY_COMPLETED; `srv` is the server. */
 enum MHD_Result srv_exchange_on_request(void *srv, struct MHD_Connection *mhd, const char *url,
                                         const char *method, const char *version, const char *data,
                                         size_t *n, void **req);

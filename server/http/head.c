@@ -1,11 +1,8 @@
 #include "server/http/head.h"
 
 #include <microhttpd.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#include "server/server.h"
 
 static bool is_token(const char *s, size_t n)
 {
@@ -122,14 +119,6 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
     return MHD_YES;
 }
 
-void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line)
-{
-    *head = (struct srv_head){.end = line_end(line)};
-    MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, on_header, head);
-    head->broken = head->broken || !is_whole(head, mhd, line);
-    head->end = NULL;
-}
-
 static enum MHD_Result on_trailer(void *cls, enum MHD_ValueKind kind, const char *key,
                                   size_t key_bytes, const char *value, size_t value_bytes)
 {
@@ -164,7 +153,7 @@ static const char *body_fault(const struct srv_head *h, const char *version)
     return NULL;
 }
 
-const char *srv_head_fault(const struct srv_head *h, const struct srv_line *line)
+static const char *fault_of(const struct srv_head *h, const struct srv_line *line)
 {
     if (h->broken)
         return "a line of the head is folded, does not end in CR LF, or has an invalid name or a "
@@ -178,7 +167,7 @@ const char *srv_head_fault(const struct srv_head *h, const struct srv_line *line
     return body_fault(h, line->version);
 }
 
-uint64_t srv_head_length(const struct srv_head *head)
+static uint64_t length_of(const struct srv_head *head)
 {
     uint64_t n = 0;
     for (const char *p = head->content_length; p && *p >= '0' && *p <= '9'; p++)
@@ -188,7 +177,7 @@ uint64_t srv_head_length(const struct srv_head *head)
     return n;
 }
 
-const char *srv_head_key(const struct srv_head *head)
+static const char *key_of(const struct srv_head *head)
 {
     const char *bearer = head->authorization;
     if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0) {
@@ -211,11 +200,15 @@ static bool is_usable_id(const char *s)
     return true;
 }
 
-void srv_head_id(const struct srv_head *head, struct srv_req *req)
+void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line)
 {
-    struct srv *s = req->srv;
-    if (is_usable_id(head->request_id))
-        memcpy(req->id, head->request_id, strlen(head->request_id) + 1);
-    else
-        snprintf(req->id, sizeof req->id, "req-%016llx", (unsigned long long)srv_new_id(s));
+    *head = (struct srv_head){.end = line_end(line)};
+    MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, on_header, head);
+    head->broken = head->broken || !is_whole(head, mhd, line);
+    head->end = NULL;
+    head->fault = fault_of(head, line);
+    head->key = key_of(head);
+    head->length = length_of(head);
+    if (!is_usable_id(head->request_id))
+        head->request_id = NULL;
 }

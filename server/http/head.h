@@ -20,9 +20,12 @@ struct srv_head {
         *content_type, *content_encoding, *expect, *request_id, *transfer_encoding, *content_length,
         *host;
     int n_content_length, n_transfer_encoding, n_host;
-    size_t bytes;    /* of names and values */
-    bool broken;     /* a name that is no token, or a control character in a value */
-    const char *end; /* of the lines so far, as they lie in libmicrohttpd's buffer */
+    const char *fault; /* what is wrong with it; NULL = nothing */
+    const char *key;   /* that the client showed; NULL = none */
+    uint64_t length;   /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64 */
+    size_t bytes;      /* of names and values */
+    bool broken;       /* a name that is no token, or a control character in a value */
+    const char *end;   /* of the lines so far, as they lie in libmicrohttpd's buffer */
 };
 
 enum { SRV_HEAD_MAX = 32 * 1024 }; /* names and values together */
@@ -41,16 +44,9 @@ struct srv_line {
     const char *uri;              /* a copy, as sent */
 };
 
+/* Fills all of it. A request_id that is too long or not printable counts as absent. */
 void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line);
-/* What is wrong with it, NULL = nothing. */
-const char *srv_head_fault(const struct srv_head *head, const struct srv_line *line);
-/* The same of the trailers of a chunked body. */
+/* What is wrong with the trailers of a chunked body, NULL = nothing. */
 const char *srv_head_trailer_fault(struct MHD_Connection *mhd);
-/* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64. */
-uint64_t srv_head_length(const struct srv_head *head);
-/* The key the client showed, NULL if none; borrowed. */
-const char *srv_head_key(const struct srv_head *head);
-/* Takes over the client's request id if it is short and printable, or makes one. */
-void srv_head_id(const struct srv_head *head, struct srv_req *req);
 
 #endif

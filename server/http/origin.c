@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/http/conn.h"
 #include "server/http/listen.h"
-#include "server/http/route.h"
 #include "server/server.h"
 
 enum { NAME_BYTES = 256 };
@@ -40,7 +40,7 @@ static bool is_local(const char *name)
            ends_in(name, ".internal");
 }
 
-bool srv_origin_knows_host(const struct srv *s, const char *host)
+static bool knows_host(const struct srv *s, const char *host)
 {
     const struct tr_strings *allowed = &s->options->allowed_hosts;
     char name[NAME_BYTES];
@@ -54,12 +54,28 @@ bool srv_origin_knows_host(const struct srv *s, const char *host)
     return is_local(name);
 }
 
-bool srv_origin_is_foreign(const struct srv_req *req, const struct srv_head *head)
+static const char *allowed_of(const struct srv *s, const char *origin)
+{
+    const struct tr_strings *origins = &s->options->cors_origin;
+    for (size_t i = 0; origin && i < origins->n; i++)
+        if (strcmp(origins->items[i], "*") == 0 || strcmp(origins->items[i], origin) == 0)
+            return origin;
+    return NULL;
+}
+
+/* What no origin of cors_origin sent. */
+static bool is_foreign(const struct srv_head *head)
 {
     const char *authority = head->origin ? strstr(head->origin, "://") : NULL;
-    if (srv_route_origin(req, head))
-        return false;
     if (!head->origin)
         return head->fetch_site && strcasecmp(head->fetch_site, "cross-site") == 0;
     return !authority || !head->host || strcasecmp(authority + 3, head->host) != 0;
+}
+
+struct srv_origin srv_origin_of(const struct srv_req *req, const struct srv_head *head)
+{
+    struct srv_origin o = {.allowed = allowed_of(req->srv, head->origin)};
+    o.foreign = !o.allowed && is_foreign(head);
+    o.known_host = req->conn->unix_peer || knows_host(req->srv, head->host);
+    return o;
 }

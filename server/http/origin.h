@@ -5,16 +5,18 @@
 #ifndef TR_SERVER_HTTP_ORIGIN_H
 #define TR_SERVER_HTTP_ORIGIN_H
 
-#include <stdbool.h>
-
 #include "server/http/head.h"
-#include "server/http/request.h"
 
-/* Whether requests for this Host (NULL = none was said) are answered: one of allowed_hosts, an
- * address, a name that no public name server knows; any where neither allowed_hosts is set nor only
- * the loopback is listened on. */
-bool srv_origin_knows_host(const struct srv *s, const char *host);
-/* Whether a page of another site sent this, and none of cors_origin. */
-bool srv_origin_is_foreign(const struct srv_req *req, const struct srv_head *head);
+struct srv_origin {
+    const char
+        *allowed; /* to name in Access-Control-Allow-Origin, NULL = no such header; borrowed */
+    bool foreign; /* a page of another site sent this, and none of cors_origin */
+    /* Requests for its Host (or for none) are answered: by a Unix socket, where no browser comes;
+     * one of allowed_hosts, an address, a name that no public name server knows; any where neither
+     * allowed_hosts is set nor only the loopback is listened on. */
+    bool known_host;
+};
+
+struct srv_origin srv_origin_of(const struct srv_req *req, const struct srv_head *head);
 
 #endif

@@ -48,6 +48,7 @@ struct srv_req {
     struct srv *srv;
     struct srv_conn *conn; /* NULL once the connection has left */
     int refs;              /* one of the connection, one of each pending owner */
+    uint64_t number;       /* no other's, hard to guess: what its ids are made of */
     char id[SRV_ID_BYTES + 1];
     int64_t begun_ns; /* CLOCK_MONOTONIC at the request line */
     enum srv_method method;
@@ -89,10 +90,7 @@ struct srv_req {
     void *owner;                           /* the generator's */
 };
 
-struct srv_req *srv_req_ref(struct srv_req *req);
 void srv_req_unref(struct srv_req *req);
 void srv_req_drop_body(struct srv_req *req); /* once it has been read: frees its memory */
-enum srv_method srv_method_of(const char *name);
-const char *srv_method_name(enum srv_method method);
 
 #endif

@@ -4,13 +4,13 @@
 #include <strings.h>
 
 #include "config/hash.h"
-#include "server/http/conn.h"
 #include "server/http/head.h"
 #include "server/http/origin.h"
 #include "server/http/reply.h"
 #include "server/server.h"
 
-void srv_route_find(struct srv_req *req)
+/* Fills route, route_index and tail. */
+static void find(struct srv_req *req)
 {
     const struct srv *s = req->srv;
     for (req->route_index = 0; req->route_index < s->n_routes; req->route_index++) {
@@ -64,17 +64,6 @@ static bool may_enter(const struct srv_req *req, const char *shown)
     return found;
 }
 
-const char *srv_route_origin(const struct srv_req *req, const struct srv_head *head)
-{
-    const struct tr_strings *origins = &req->srv->options->cors_origin;
-    if (!head->origin)
-        return NULL;
-    for (size_t i = 0; i < origins->n; i++)
-        if (strcmp(origins->items[i], "*") == 0 || strcmp(origins->items[i], head->origin) == 0)
-            return head->origin;
-    return NULL;
-}
-
 static bool is_json(const char *content_type)
 {
     if (!content_type)
@@ -121,44 +110,78 @@ static bool is_coded(const char *content_encoding)
     return content_encoding && content_encoding[0] && strcasecmp(content_encoding, "identity") != 0;
 }
 
-/* No browser comes by a Unix socket. */
-static bool is_unix(const struct srv_req *req)
+/* Whether the head is one that can be answered by what it asks for. */
+static bool admit_head(struct srv_req *req, const struct srv_head *head, bool *now)
 {
-    return req->conn && req->conn->unix_peer;
+    struct srv *s = req->srv;
+    *now = head->fault != NULL;
+    if (head->fault) {
+        srv_refuse(req, SRV_PROBLEM_REQUEST, NULL, "%s", head->fault);
+        return false;
+    }
+    if (s->n_conns > s->max_conns && !(req->route && req->route->flags & SRV_ROUTE_ALWAYS)) {
+        req->close = true;
+        srv_refuse(req, SRV_PROBLEM_CONNECTIONS, NULL, "%d connections are open (max_connections)",
+                   s->max_conns);
+        return false;
+    }
+    if (head->bytes > SRV_HEAD_MAX) {
+        srv_refuse(req, SRV_PROBLEM_HEADERS, NULL, "the header block is larger than %d bytes",
+                   SRV_HEAD_MAX);
+        return false;
+    }
+    /* Who waits for a 100 has sent no body: the refusal may come at once. */
+    *now = head->expect != NULL;
+    if (head->expect && strcasecmp(head->expect, "100-continue") != 0) {
+        srv_refuse(req, SRV_PROBLEM_EXPECTATION, NULL,
+                   "the only expectation that is met is 100-continue");
+        return false;
+    }
+    return true;
 }
 
-bool srv_route_admit(struct srv_req *req, const struct srv_head *head)
+/* Whether the client may ask for it. */
+static bool admit_client(struct srv_req *req, const struct srv_head *head,
+                         const struct srv_origin *origin)
 {
+    if (!may_enter(req, head->key)) {
+        srv_refuse(req, SRV_PROBLEM_KEY, NULL, "missing or unknown API key");
+        return false;
+    }
+    identify(req, head->key);
+    bool changes = req->method == SRV_METHOD_POST || req->method == SRV_METHOD_DELETE;
+    if (changes && origin->foreign) {
+        srv_refuse(req, SRV_PROBLEM_ORIGIN, NULL,
+                   "a page of another site asks: cors_origin names those that may");
+        return false;
+    }
+    return true;
+}
+
+bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
+                     const struct srv_origin *origin, bool *now)
+{
+    find(req);
+    if (!admit_head(req, head, now))
+        return false;
     const struct srv_route *r = req->route;
-    const char *key = srv_head_key(head);
-    if (!srv_origin_knows_host(req->srv, head->host) && !is_unix(req)) {
+    if (!origin->known_host) {
         srv_refuse(req, SRV_PROBLEM_HOST, NULL, "this Host is none of allowed_hosts");
         return false;
     }
-    if (!r && req->method == SRV_METHOD_OPTIONS && strcmp(req->path, "*") == 0)
+    if (req->method == SRV_METHOD_OPTIONS && (r || strcmp(req->path, "*") == 0))
         return true;
     if (!r) {
         srv_refuse(req, SRV_PROBLEM_PATH, NULL, "no such path");
         return false;
     }
-    if (req->method == SRV_METHOD_OPTIONS)
-        return true;
     if (!handler_of(req)) {
         req->allow = allow_of(r);
         srv_refuse(req, SRV_PROBLEM_METHOD, NULL, "this path allows %s", req->allow);
         return false;
     }
-    if (!may_enter(req, key)) {
-        srv_refuse(req, SRV_PROBLEM_KEY, NULL, "missing or unknown API key");
+    if (!admit_client(req, head, origin))
         return false;
-    }
-    identify(req, key);
-    bool changes = req->method == SRV_METHOD_POST || req->method == SRV_METHOD_DELETE;
-    if (changes && srv_origin_is_foreign(req, head)) {
-        srv_refuse(req, SRV_PROBLEM_ORIGIN, NULL,
-                   "a page of another site asks: cors_origin names those that may");
-        return false;
-    }
     req->coded = is_coded(head->content_encoding);
     if (req->coded) {
         srv_refuse(req, SRV_PROBLEM_MEDIA_TYPE, NULL, "compressed bodies are not understood");

@@ -10,8 +10,10 @@
 
 #include "server/http/request.h"
 
+struct srv_api;
 struct srv_error_form;
 struct srv_head;
+struct srv_origin;
 struct srv_table;
 
 enum srv_route_flags {
@@ -30,6 +32,7 @@ struct srv_route {
     const char *doc; /* one line */
     unsigned flags;
     srv_handler get, post, delete;         /* NULL = method not allowed */
+    const struct srv_api *api;             /* of a post that makes a call */
     const struct srv_error_form *errors;   /* of its refusals; NULL = srv_error_object */
     const struct srv_table *const *tables; /* fields of a body; NULL = not told */
     size_t n_tables;
@@ -37,14 +40,12 @@ struct srv_route {
     const char *answer; /* schema of an answer; NULL = some object */
 };
 
-/* Fills route, route_index and tail. */
-void srv_route_find(struct srv_req *req);
-/* Judges the header block and fills what comes of its key; false: refused (the reply is made), the
- * body is not wanted. */
-bool srv_route_admit(struct srv_req *req, const struct srv_head *head);
+/* Finds the route, judges the head in the order in which a client can mend it, and fills what comes
+ * of its key; false: refused (the reply is made), the body is not wanted. *now: the refusal need
+ * not wait for it. */
+bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
+                     const struct srv_origin *origin, bool *now);
 /* Runs the handler of a request whose body is complete. */
 void srv_route_run(struct srv_req *req);
-/* The origin to name in Access-Control-Allow-Origin, NULL = no such header; borrowed. */
-const char *srv_route_origin(const struct srv_req *req, const struct srv_head *head);
 
 #endif

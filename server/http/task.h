@@ -9,9 +9,7 @@
  * may run on a worker. */
 typedef int (*srv_task_fn)(struct srv_req *req, struct tr_err *err);
 
-/* Whether to read the body may take longer than the loop has patience for: a few milliseconds. */
-bool srv_task_is_long(const struct srv_req *req);
-/* Runs fn, on a worker if that is long, and replies with application/json. */
+/* Runs fn, on a worker if the body is long, and replies with application/json. */
 void srv_task_run(struct srv_req *req, srv_task_fn fn);
 /* The same, on a worker always: fn waits for files or for the engine. */
 void srv_task_run_aside(struct srv_req *req, srv_task_fn fn);

@@ -1,98 +1,72 @@
 #include "server/http/transport.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "server/http/conn.h"
 #include "server/http/exchange.h"
-#include "server/http/listen.h"
-#include "server/http/pump.h"
-#include "server/log.h"
 #include "server/server.h"
 
 enum {
     POOL_BYTES = 128 * 1024, /* of one connection: headers, and pieces of bodies and answers */
     SPARE_SLOTS = 128,       /* libmicrohttpd's limit is never the one that is met */
-    PROBE_SLOTS = 16,        /* beyond max_connections, for those who ask how it goes */
-    DEAD_PEER_MS = 60000,
     PEM_MAX = 1 << 20,
-    SEND_BYTES = 128 * 1024 /* the kernel's part of an answer nobody reads; it may double it */
+    TURNS = 32 /* of libmicrohttpd, in one of the loop */
 };
 
-static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
-                      enum MHD_ConnectionNotificationCode code)
+/* ---- running ---- */
+
+static void on_mhd_timer(uv_timer_t *timer)
 {
-    struct srv_mhd *m = cls;
-    struct srv *s = m->srv;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = s->taking;
-        if (s->taking)
-            srv_conn_taken(s->taking, mhd);
-        m->n_conns += *context != NULL;
-    } else if (*context) {
-        srv_conn_close(*context);
-        *context = NULL;
-        m->n_conns--;
-    }
+    (void)timer; /* only wakes the loop: libmicrohttpd runs before it sleeps */
 }
 
-void srv_transport_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n)
+static void free_poll(uv_handle_t *handle)
 {
-    struct srv *s = srv;
-    if (addr->sa_family == AF_INET || addr->sa_family == AF_INET6) {
-        /* A peer that vanished without a word must not hold its request for ever. */
-        int on = 1;
-        unsigned ms = DEAD_PEER_MS;
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    }
-    int bytes = SEND_BYTES;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    struct srv_conn *c = srv_conn_open(s, fd, addr, n);
-    if (!c) {
-        close(fd);
-        s->metrics.refused_connections++;
-        return;
-    }
-    if (s->n_conns > s->max_conns && !srv_conn_give_way(s, c) &&
-        s->n_conns >= s->max_conns + PROBE_SLOTS)
-        srv_listen_pause(s->listen, SRV_PAUSE_FULL);
-    if (s->options->tls_cert)
-        srv_transport_take_over(c);
+    free(handle->data);
 }
 
-void srv_transport_take_over(struct srv_conn *c)
+static void stop_daemon(struct srv_mhd *m)
 {
-    struct srv *s = c->srv;
-    s->taking = c;
-    /* It closes the socket if it fails. */
-    if (MHD_add_connection(s->mhd->daemon, c->fd, (struct sockaddr *)&c->addr, c->addr_bytes) !=
-            MHD_YES &&
-        !c->mhd) {
-        s->metrics.refused_connections++;
-        srv_conn_close(c);
-    }
-    s->taking = NULL;
+    uv_close((uv_handle_t *)&m->poll, free_poll);
+    MHD_stop_daemon(m->daemon);
 }
 
-void srv_transport_exhausted(void *srv)
+/* Milliseconds until it wants to run again, UINT64_MAX = when its epoll says so. */
+static uint64_t run_mhd(struct srv_mhd *m)
 {
-    struct srv *s = srv;
-    if (srv_conn_give_way(s, NULL) || s->told_exhausted)
-        return;
-    s->told_exhausted = true;
-    srv_log(SRV_LOG_WARN, NULL,
-            "no descriptor is left for a new connection: raise the limit of open files");
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    for (int i = 0; i < TURNS && ms == 0; i++) {
+        MHD_run(m->daemon);
+        if (MHD_get_timeout(m->daemon, &ms) != MHD_YES)
+            return UINT64_MAX;
+    }
+    return ms;
+}
+
+void srv_transport_run(struct srv *s)
+{
+    uint64_t ms = UINT64_MAX;
+    for (struct srv_mhd **at = &s->mhd; *at;) {
+        struct srv_mhd *m = *at;
+        ms = TR_MIN(ms, run_mhd(m));
+        if (m == s->mhd || m->n_conns > 0) {
+            at = &m->next;
+        } else {
+            *at = m->next;
+            stop_daemon(m);
+        }
+    }
+    if (ms < UINT64_MAX)
+        uv_timer_start(&s->mhd_timer, on_mhd_timer, ms, 0);
+    else
+        uv_timer_stop(&s->mhd_timer);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
 {
-    srv_pump_run(prepare->data);
+    srv_transport_run(prepare->data);
 }
 
 static void on_mhd_ready(uv_poll_t *poll, int status, int events)
@@ -101,6 +75,8 @@ static void on_mhd_ready(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events; /* as on_mhd_timer */
 }
+
+/* ---- starting and stopping ---- */
 
 static char *read_file(const char *path)
 {
@@ -139,9 +115,9 @@ static struct MHD_Daemon *start_daemon(struct srv_mhd *m, const char *cert, cons
         flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, srv_exchange_on_request, s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(o->max_connections + SPARE_SLOTS), MHD_OPTION_CONNECTION_TIMEOUT, 0U, STRICTNESS,
-        MHD_OPTION_URI_LOG_CALLBACK, srv_exchange_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
-        srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_notify, m, MHD_OPTION_ARRAY,
-        cert ? tls : tls + 3, MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, srv_conn_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
+        srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, srv_conn_on_notify, m,
+        MHD_OPTION_ARRAY, cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
 int srv_transport_renew(struct srv *s, struct tr_err *err)
@@ -188,16 +164,14 @@ int srv_transport_start(struct srv *s, struct tr_err *err)
 
 void srv_transport_stop(struct srv *s)
 {
-    for (struct srv_conn *next, *c = s->conns; c; c = next) {
-        next = c->next;
+    TR_LIST_EACH_SAFE(struct srv_conn, c, &s->conns)
         if (!c->mhd)
             srv_conn_drop(c);
-    }
     uv_close((uv_handle_t *)&s->mhd_timer, NULL);
     uv_close((uv_handle_t *)&s->pump, NULL);
     while (s->mhd) {
         struct srv_mhd *m = s->mhd;
         s->mhd = m->next;
-        srv_mhd_stop(m);
+        stop_daemon(m);
     }
 }

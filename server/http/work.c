@@ -1,11 +1,16 @@
 #include "server/http/work.h"
 
 #include <malloc.h>
+#include <string.h>
 
 #include "config/cancel.h"
 #include "server/server.h"
 
-enum { TRIM_BYTES = 1 << 20 }; /* of bodies that were read since the last time */
+enum {
+    INLINE_BYTES = 8 * 1024, /* of text can be tokenized twice meanwhile */
+    VALUE_BYTES = 16,        /* the text that takes as long as one more value, however short */
+    TRIM_BYTES = 1 << 20     /* of bodies that were read since the last time */
+};
 
 static void on_work(uv_work_t *uv)
 {
@@ -45,38 +50,63 @@ static void on_worked(uv_work_t *uv, int status)
     struct srv_work *w = uv->data;
     struct srv *s = w->srv;
     s->n_working--;
-    *(w->prev ? &w->prev->next : &s->works) = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
+    tr_list_remove(&w->link);
+    w->aside = false;
     s->released += w->bytes;
     w->done(w);
     give_back(s);
 }
 
-bool srv_work_start(struct srv *s, struct srv_work *w)
+static bool is_long(const struct srv_work *w, const struct tr_buf *body)
 {
-    w->srv = s;
+    size_t cost = body->len;
+    for (size_t i = 0; i < body->len && cost <= INLINE_BYTES; i++)
+        if (body->data[i] == ',')
+            cost += VALUE_BYTES;
+    bool found = cost > INLINE_BYTES;
+    for (size_t i = 0; !found && body->len > 0 && i < w->n_words; i++)
+        found = memmem(body->data, body->len, w->words[i], strlen(w->words[i])) != NULL;
+    return found;
+}
+
+static bool start(struct srv_work *w)
+{
+    struct srv *s = w->srv;
     w->uv.data = w;
     atomic_init(&w->cancelled, false);
     if (uv_queue_work(&s->loop, &w->uv, on_work, on_worked) < 0)
         return false;
     s->n_working++;
-    w->prev = NULL;
-    w->next = s->works;
-    if (w->next)
-        w->next->prev = w;
-    s->works = w;
+    tr_list_insert(&s->works, &w->link);
     return true;
+}
+
+void srv_work_begin(struct srv_req *req, struct srv_work *w, const struct srv_generator *generator,
+                    void *owner, bool aside)
+{
+    req->refs++;
+    req->generator = generator;
+    req->owner = owner;
+    req->phase = SRV_PHASE_PENDING;
+    w->srv = req->srv;
+    w->bytes = req->body.len;
+    w->aside = (aside || is_long(w, &req->body)) && start(w);
+    if (w->aside)
+        return;
+    w->run(w);
+    w->done(w);
 }
 
 void srv_work_cancel(struct srv_work *w)
 {
+    if (!w->aside)
+        return;
     atomic_store_explicit(&w->cancelled, true, memory_order_relaxed);
     (void)uv_cancel((uv_req_t *)&w->uv); /* fails when it runs: then it looks at the flag */
 }
 
 void srv_work_cancel_all(struct srv *s)
 {
-    for (struct srv_work *w = s->works; w; w = w->next)
+    TR_LIST_EACH(struct srv_work, w, &s->works)
         srv_work_cancel(w);
 }

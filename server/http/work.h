@@ -1,4 +1,5 @@
-/* Work for libuv's pool that can be called off, while it waits there and while it runs. */
+/* Work that a request asks for: at once, or on libuv's pool, where it can be called off while it
+ * waits and while it runs. */
 #ifndef TR_SERVER_HTTP_WORK_H
 #define TR_SERVER_HTTP_WORK_H
 
@@ -6,22 +7,30 @@
 #include <stdbool.h>
 #include <uv.h>
 
-struct srv;
+#include "config/list.h"
+#include "server/http/request.h"
 
-/* Part of whoever has the work to do; stays in place from the start to `done`. */
+/* Part of whoever has the work to do; stays in place until `done`. */
 struct srv_work {
     struct srv *srv;
-    struct srv_work *prev, *next;       /* srv.works */
-    void (*run)(struct srv_work *work); /* on a worker; tr_cancel_asked tells it to end */
-    /* On the loop thread. Also if `run` never was: cancelled is true then. */
+    struct tr_list link;                /* srv.works */
+    void (*run)(struct srv_work *work); /* tr_cancel_asked tells it to end */
+    /* On the loop thread. Also if `run` never was. */
     void (*done)(struct srv_work *work);
+    /* Words of a body that takes long, however short it is; n_words. */
+    const char *const *words;
+    size_t n_words;
     size_t bytes; /* of the body: how much memory it may have taken */
+    bool aside;   /* a worker has it */
     atomic_bool cancelled;
     uv_work_t uv;
 };
 
-/* false: it can't be started, and nothing will be called. run and done are set. */
-bool srv_work_start(struct srv *s, struct srv_work *work);
+/* The reply comes later, by `done`: takes a reference for `owner`, which it gives back by
+ * srv_req_unref. run, done and words are set. Runs on a worker with `aside`, or if to read the body
+ * may take longer than the loop has patience for (a few milliseconds); else at once. */
+void srv_work_begin(struct srv_req *req, struct srv_work *work,
+                    const struct srv_generator *generator, void *owner, bool aside);
 /* Nobody needs it any more: it ends as soon as it can. */
 void srv_work_cancel(struct srv_work *work);
 void srv_work_cancel_all(struct srv *s);

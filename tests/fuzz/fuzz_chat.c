@@ -35,13 +35,16 @@ static void check_job(const struct srv_call *c, const struct tr_job *job)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct srv_api *const apis[] = {&srv_chat_api, &srv_responses_api,
-                                                 &srv_messages_api};
+    static const struct srv_route *const routes[] = {&srv_chat_route, &srv_responses_route,
+                                                     &srv_messages_route};
     struct srv_call *c = size > 0 ? calloc(1, sizeof *c) : NULL;
     if (!c)
         return 0;
     load();
-    c->api = apis[data[0] % TR_ARRAY_LEN(apis)];
+    struct srv_req req = {.route = routes[data[0] % TR_ARRAY_LEN(routes)],
+                          .body = {.data = (char *)(uintptr_t)data + 1, .len = size - 1}};
+    c->req = &req;
+    c->api = req.route->api;
     c->context = (struct srv_context){.tokenizer = tokenizer,
                                       .chat = chat,
                                       .model = "demo",
@@ -49,10 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       .max_choices = 8,
                                       .max_queue = 8,
                                       .strict = size % 2};
-    int r = srv_call_read(c, (const char *)data + 1, size - 1);
-    assert((r < 0) == (c->err.code != 0));
-    assert(r == 0 || c->err.msg[0]);
-    if (r == 0) {
+    srv_call_read(&c->work);
+    assert(c->err.code == 0 || c->err.msg[0]);
+    if (c->err.code == 0) {
         assert(c->n_jobs == 1);
         check_job(c, c->jobs[0].job);
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "server/api/completions.h"
+#include "server/call/call.h"
 #include "server/call/read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -45,17 +46,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct srv_call *c = calloc(1, sizeof *c);
     if (!c)
         return 0;
-    c->api = &srv_completions_api;
+    struct srv_req req = {.route = &srv_completions_route,
+                          .body = {.data = (char *)(uintptr_t)data, .len = size}};
+    c->req = &req;
+    c->api = req.route->api;
     c->context = (struct srv_context){.tokenizer = tokenizer(),
                                       .model = "demo",
                                       .context_length = 64,
                                       .max_choices = 8,
                                       .max_queue = 8,
                                       .strict = size % 2};
-    int r = srv_call_read(c, (const char *)data, size);
-    assert((r < 0) == (c->err.code != 0));
-    assert(r == 0 || c->err.msg[0]);
-    for (int i = 0; r == 0 && i < c->n_jobs; i++)
+    srv_call_read(&c->work);
+    assert(c->err.code == 0 || c->err.msg[0]);
+    for (int i = 0; c->err.code == 0 && i < c->n_jobs; i++)
         check_job(c, c->jobs[i].job);
     srv_call_done(c);
     free(c);

@@ -1,6 +1,7 @@
 /* A choice's text: whatever the tokens and stop strings, what comes out in pieces is what a search in the whole text
  * would leave, and no piece ever has to be taken back. */
 #include "server/api/completions.h"
+#include "server/call/call.h"
 #include "server/call/read.h"
 
 #include <setjmp.h>
@@ -28,14 +29,19 @@ static struct srv_call *make_call(const char *json)
 {
     struct srv_call *c = calloc(1, sizeof *c);
     assert_non_null(c);
-    c->api = &srv_completions_api;
+    struct srv_req req = {.route = &srv_completions_route};
+    tr_buf_adds(&req.body, json);
+    c->req = &req;
+    c->api = req.route->api;
     c->context = (struct srv_context){.tokenizer = tokenizer,
                                       .model = "m",
                                       .context_length = 4096,
                                       .max_choices = 8,
                                       .max_queue = 8};
-    int r = srv_call_read(c, json, strlen(json));
-    if (r < 0)
+    srv_call_read(&c->work);
+    c->req = NULL;
+    tr_buf_done(&req.body);
+    if (c->err.code)
         fail_msg("%s: %s", json, c->err.msg);
     return c;
 }

@@ -17,20 +17,24 @@
 static void test_lists_are_shared(void **state)
 {
     (void)state;
-    static const char body[] = "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":2,\"logit_bias\":{\"7\":1},"
-                               "\"bad_words\":[\"x\"],\"stop_token_ids\":[9],"
-                               "\"allowed_token_ids\":[5,6,7],\"max_tokens\":3}";
+    static char body[] = "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":2,\"logit_bias\":{\"7\":1},"
+                         "\"bad_words\":[\"x\"],\"stop_token_ids\":[9],"
+                         "\"allowed_token_ids\":[5,6,7],\"max_tokens\":3}";
     struct tr_tokenizer *t = NULL;
     struct tr_err err;
     assert_int_equal(tr_tokenizer_load(&t, "config/demo", 4096, &err), 0);
-    struct srv_call c = {.api = &srv_completions_api,
+    struct srv_req req = {.route = &srv_completions_route,
+                          .body = {.data = body, .len = sizeof body - 1}};
+    struct srv_call c = {.req = &req,
+                         .api = req.route->api,
                          .context = {.tokenizer = t,
                                      .model = "demo",
                                      .context_length = 64,
                                      .max_choices = 8,
                                      .max_queue = 8,
                                      .random = 17}};
-    assert_int_equal(srv_call_read(&c, body, sizeof body - 1), 0);
+    srv_call_read(&c.work);
+    assert_int_equal(c.err.code, 0);
     assert_int_equal(c.n_jobs, 3);
     assert_int_equal(c.n_choices, 6);
     const struct tr_job *first = c.jobs[0].job;

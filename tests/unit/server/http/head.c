@@ -1,5 +1,5 @@
 /* Header blocks that two readers may understand differently. */
-#include "server/http/head.h"
+#include "server/http/head.c" /* for its statics */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static void test_lengths(void **state)
                  {"99999999999999999999999", UINT64_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct srv_head h = {.content_length = cases[i].text};
-        assert_true(srv_head_length(&h) == cases[i].want);
+        assert_true(length_of(&h) == cases[i].want);
     }
 }
 
@@ -73,8 +73,30 @@ static void test_faults(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct srv_line line = {"GET", cases[i].version, cases[i].uri};
-        const char *fault = srv_head_fault(&cases[i].head, &line);
+        const char *fault = fault_of(&cases[i].head, &line);
         assert_int_equal(fault != NULL, cases[i].bad);
+    }
+}
+
+/* RFC 6750: the scheme's name in any case, one or more spaces. The header of Anthropic's clients stands in. */
+static void test_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *authorization, *api_key, *want;
+    } cases[] = {
+        {NULL, NULL, NULL},         {"Bearer k1", NULL, "k1"},  {"bearer   k1", NULL, "k1"},
+        {"Bearer ", NULL, NULL},    {"Basic dTpw", NULL, NULL}, {"Bearer", NULL, NULL},
+        {NULL, "k2", "k2"},         {NULL, "", NULL},           {"Bearer k1", "k2", "k1"},
+        {"Basic dTpw", "k2", "k2"},
+    };
+    for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
+        struct srv_head head = {.authorization = cases[i].authorization,
+                                .api_key = cases[i].api_key};
+        const char *key = key_of(&head);
+        assert_int_equal(key != NULL, cases[i].want != NULL);
+        if (key)
+            assert_string_equal(key, cases[i].want);
     }
 }
 
@@ -83,6 +105,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

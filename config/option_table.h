@@ -106,6 +106,11 @@
     X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                 \
       "certificate chain (PEM) for HTTPS")                                                         \
     X(STRING, tls_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "its private key (PEM)")         \
+    X(STRING, user, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                             \
+      "become this user (name or number) once the port is bound")                                  \
+    X(CHOICE, confine, "auto", "auto|off|strict", 0, 0, TR_FOR_SERVE, 0,                           \
+      "give up privileges, files and system calls that serving does not need; strict: or do not "  \
+      "start")                                                                                     \
     X(BOOL, strict, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "refuse unknown request fields") \
     X(BOOL, reasoning_alias, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                         \
       "send reasoning_content under the name reasoning, too")                                      \

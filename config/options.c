@@ -420,6 +420,7 @@ int tr_options_parse(struct tr_options *ret, int argc, char *const *argv, char *
         tr_options_done(&o);
         return r;
     }
+    o.file = config;
     *ret = o;
     return 0;
 }

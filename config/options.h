@@ -40,6 +40,7 @@ enum tr_option_action { TR_ACTION_RUN, TR_ACTION_HELP, TR_ACTION_VERSION, TR_ACT
  * log's. */
 enum tr_log_format { TR_LOG_FORMAT_TEXT, TR_LOG_FORMAT_JSON };
 enum tr_speculation { TR_SPECULATION_NONE, TR_SPECULATION_NGRAM };
+enum tr_confine { TR_CONFINE_AUTO, TR_CONFINE_OFF, TR_CONFINE_STRICT };
 enum tr_metrics_compat { TR_METRICS_COMPAT_NONE, TR_METRICS_COMPAT_VLLM };
 
 struct tr_strings {
@@ -60,6 +61,7 @@ struct tr_strings {
 struct tr_options {
     enum tr_command command;
     enum tr_option_action action;
+    const char *file; /* the configuration file, borrowed; NULL = none */
     const char *text; /* generate's argument, borrowed from argv; NULL = standard input */
     /* Where the values came from, borrowed for the life of the program: tr_options_reload looks
      * again. */

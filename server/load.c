@@ -7,6 +7,7 @@
 
 #include "config/clock.h"
 #include "server/log.h"
+#include "server/notify.h"
 
 #define SECOND_NS 1000000000LL
 enum { MAX_TEMPLATE = 256 * 1024 }; /* bytes */
@@ -61,6 +62,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
     else
         srv_log(SRV_LOG_INFO, NULL, "loading: %.0f %% of %.2f GiB, %.2f GiB/s", 100.0 * share, gib,
                 rate);
+    srv_notify("STATUS=loading: %.0f %%\nEXTEND_TIMEOUT_USEC=60000000", 100.0 * share);
     p->drawn = p->bar;
     p->next_ns = now + (p->bar ? SECOND_NS / 10 : 3 * SECOND_NS);
 }

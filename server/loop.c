@@ -16,17 +16,20 @@
 #include "server/call/call.h"
 #include "server/call/defaults.h"
 #include "server/call/outbox.h"
+#include "server/confine.h"
 #include "server/http/conn.h"
 #include "server/http/listen.h"
 #include "server/http/transport.h"
 #include "server/http/work.h"
 #include "server/load.h"
 #include "server/log.h"
+#include "server/notify.h"
 #include "server/server.h"
 
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
+    STOP_MS = 5000,       /* beyond draining: what the end takes at most */
     WORK_MS = 2000,       /* the time in which workers have to see that they are called off */
     SPARE_FILES = 96      /* descriptors beside connections */
 };
@@ -114,6 +117,8 @@ static void on_terminate(uv_signal_t *handle, int number)
     }
     if (s->state == SRV_STATE_READY) {
         s->state = SRV_STATE_LEAVING;
+        srv_notify("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%lld",
+                   1000LL * (s->options->drain_delay + s->options->drain_timeout + STOP_MS));
         srv_log(SRV_LOG_INFO, NULL, "%s: not ready any more", strsignal(number));
         if (s->options->drain_delay > 0)
             uv_timer_start(&s->drain, begin_drain, (uint64_t)s->options->drain_delay, 0);
@@ -130,10 +135,8 @@ static void on_terminate(uv_signal_t *handle, int number)
 
 /* ---- reloading ---- */
 
-static void on_reload(uv_signal_t *handle, int number)
+static void reload(struct srv *s)
 {
-    (void)number;
-    struct srv *s = handle->data;
     struct tr_options fresh;
     struct tr_buf refused = {0};
     struct tr_err err;
@@ -156,6 +159,16 @@ static void on_reload(uv_signal_t *handle, int number)
     srv_log(SRV_LOG_INFO, NULL, "options reloaded%s%s",
             refused.len ? "; only a restart changes " : "", refused.len ? refused.data : "");
     tr_buf_done(&refused);
+}
+
+static void on_reload(uv_signal_t *handle, int number)
+{
+    (void)number;
+    struct srv *s = handle->data;
+    srv_notify("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(tr_clock_ns() / 1000));
+    reload(s);
+    if (s->state == SRV_STATE_READY)
+        srv_notify("READY=1");
 }
 
 /* ---- loading ---- */
@@ -242,8 +255,11 @@ static int begin_serving(struct srv *s)
              *defaults ? "_" : "", defaults);
     srv_log_engine(s->info);
     r = open_port(s, &s->error);
+    if (r == 0)
+        r = srv_confine_ready(s->options, &s->error);
     if (r == 0) {
         s->state = SRV_STATE_READY;
+        srv_notify("READY=1\nSTATUS=serving %.64s on %s", s->model, s->listen->url);
         srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen->url);
     }
     return r;
@@ -267,6 +283,14 @@ static void on_events(uv_async_t *async)
     srv_call_events(async->data);
 }
 
+/* Tells the service manager that loop and engine still turn. */
+static void on_watchdog(uv_timer_t *timer)
+{
+    struct srv *s = timer->data;
+    if (!s->engine || srv_engine_alive(s))
+        srv_notify("WATCHDOG=1");
+}
+
 static int init_signal(struct srv *s, uv_signal_t *handle, int number, uv_signal_cb cb)
 {
     handle->data = s;
@@ -280,7 +304,11 @@ static int init_loop(struct srv *s, struct tr_err *err)
     if (r < 0)
         return tr_err_set(err, TR_EINTERNAL, NULL, "no event loop: %s", uv_strerror(r));
     uv_timer_init(&s->loop, &s->drain);
-    s->drain.data = s->checked.data = s->loaded.data = s;
+    uv_timer_init(&s->loop, &s->watchdog);
+    s->drain.data = s->watchdog.data = s->checked.data = s->loaded.data = s;
+    uint64_t watchdog_ms = srv_notify_watchdog_ms();
+    if (watchdog_ms > 0)
+        uv_timer_start(&s->watchdog, on_watchdog, watchdog_ms, watchdog_ms);
     r = srv_outbox_init(s->outbox, &s->loop, on_events, s);
     if (r == 0)
         r = uv_async_init(&s->loop, &s->checked, on_checked);
@@ -318,6 +346,7 @@ static int fit_connections(int wanted)
 static void prepare_process(void)
 {
     signal(SIGPIPE, SIG_IGN);
+    srv_notify_open();
     /* Parsing and tokenizing must not take the compute threads' cores. */
     setenv("UV_THREADPOOL_SIZE", "2", 0);
 }
@@ -410,11 +439,13 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     tr_list_init(&s->calls);
     tr_list_init(&s->works);
     prepare_process();
-    srv_log_start();
     s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
     int r = srv_listen_bind(s->listen, options, &s->error);
+    if (r == 0 && (r = srv_confine_start(options, &s->error)) < 0)
+        srv_listen_stop(s->listen);
+    srv_log_start(); /* the first thread */
     bool looping = r == 0;
     if (r == 0)
         r = init_loop(s, &s->error);

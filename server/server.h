@@ -46,6 +46,7 @@ struct srv {
     uv_prepare_t pump;   /* runs libmicrohttpd once before every sleep */
     uv_timer_t mhd_timer;
     uv_signal_t sigterm, sigint, sighup;
+    uv_timer_t watchdog;      /* the service manager's */
     uv_timer_t drain;         /* drain_delay, then drain_timeout */
     uv_thread_t loader;       /* runs tr_engine_open */
     struct tr_engine *opened; /* the loader's, until it has ended */

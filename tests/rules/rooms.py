@@ -9,6 +9,7 @@ HOMES = {
     r".*mmintrin\.h|.*intrin\.h": r"engine/kernels/.*",
     r"microhttpd\.h|uv\.h": r"server/.*",
     r"jansson\.h": r"config/json\.[ch]|server/.*",
+    r"seccomp\.h": r"server/syscalls\.c",
     r"pcre2\.h": r"engine/text/pattern\.c",
     r"utf8proc\.h": r"engine/text/unicode\.c",
     r"xxhash\.h": r"config/hash\.c",

@@ -154,12 +154,6 @@ static int apply_file(struct tr_options *o, const char *file, struct tr_err *err
 
 /* ---- environment ---- */
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Kubernetes tells pods about Services in variables named after them: of a Service "trinityd" or
  * "trinityd-x" they look like ours, as in TRINITYD_X_SERVICE_HOST,
  * TRINITYD_X_PORT=tcp://10.0.0.1:80 and TRINITYD_X_PORT_80_TCP_ADDR. */
@@ -169,10 +163,10 @@ static bool is_service_link(const char *name, const char *value)
                                        "_SCTP",        "_TCP_PROTO",   "_UDP_PROTO", "_SCTP_PROTO",
                                        "_TCP_PORT",    "_UDP_PORT",    "_SCTP_PORT", "_TCP_ADDR",
                                        "_UDP_ADDR",    "_SCTP_ADDR"};
-    if (strstr(name, "SERVICE_PORT_") || (ends_with(name, "PORT") && strstr(value, "://")))
+    if (strstr(name, "SERVICE_PORT_") || (tr_ends_with(name, "PORT") && strstr(value, "://")))
         return true;
     for (size_t i = 0; i < TR_ARRAY_LEN(ends); i++)
-        if (ends_with(name, ends[i]))
+        if (tr_ends_with(name, ends[i]))
             return true;
     return false;
 }
@@ -450,6 +444,20 @@ int tr_options_reload(struct tr_options *ret, const struct tr_options *old, stru
     }
     *ret = o;
     return 0;
+}
+
+bool tr_strings_has(const struct tr_strings *list, const char *s)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i], s) == 0)
+            return true;
+    return false;
+}
+
+bool tr_ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
 }
 
 void tr_options_done(struct tr_options *o)

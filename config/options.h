@@ -48,6 +48,9 @@ struct tr_strings {
     size_t n;
 };
 
+bool tr_strings_has(const struct tr_strings *list, const char *s);
+bool tr_ends_with(const char *s, const char *end);
+
 /* The C type of each option type. */
 #define TR_OPTION_C_BOOL     bool
 #define TR_OPTION_C_INT      int

@@ -218,18 +218,19 @@ static void on_checked(uv_async_t *async)
 static int take_names(struct srv *s)
 {
     const struct tr_strings *given = &s->options->served_model_name;
-    s->names = calloc(given->n + 1, sizeof *s->names);
+    struct tr_strings *names = &s->names;
+    names->items = calloc(given->n + 1, sizeof *names->items);
     const char *first = NULL;
-    for (size_t i = 0; s->names && i < given->n; i++) {
-        s->names[s->n_names] = strdup(given->items[i]);
-        if (!s->names[s->n_names])
+    for (size_t i = 0; names->items && i < given->n; i++) {
+        names->items[names->n] = strdup(given->items[i]);
+        if (!names->items[names->n])
             return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
-        s->n_names++;
+        names->n++;
         if (!first && strcmp(given->items[i], "*") != 0)
             first = given->items[i];
     }
     s->model = strdup(first ? first : s->info->name);
-    if (!s->names || !s->model)
+    if (!names->items || !s->model)
         return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
     return 0;
 }
@@ -414,9 +415,9 @@ static void close_all(struct srv *s)
     tr_chat_close(s->chat);
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);
-    for (size_t i = 0; i < s->n_names; i++)
-        free(s->names[i]);
-    free(s->names);
+    for (size_t i = 0; i < s->names.n; i++)
+        free(s->names.items[i]);
+    free(s->names.items);
     free(s->model);
     tr_json_free(s->defaults);
     tr_grammar_cache_close(s->grammars);

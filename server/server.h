@@ -60,10 +60,9 @@ struct srv {
     struct tr_engine *engine; /* NULL until loaded */
     const struct tr_engine_info *info;
     const struct tr_tokenizer *tokenizer;
-    struct tr_chat *chat; /* NULL: the checkpoint has no chat template */
-    char *model;          /* the name served; owned */
-    char **names;         /* ids that it answers to, owned; "*": any */
-    size_t n_names;
+    struct tr_chat *chat;    /* NULL: the checkpoint has no chat template */
+    char *model;             /* the name served; owned */
+    struct tr_strings names; /* ids that it answers to, owned; "*": any */
     /* of request fields: what the checkpoint recommends, or the option says */
     struct json_t *defaults;
     char fingerprint[64];              /* system_fingerprint */

@@ -31,10 +31,10 @@ static void get_models(struct srv_req *req)
     tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
     const struct srv *s = req->srv;
     add_model(&req->out, s, s->model);
-    for (size_t i = 0; i < s->n_names; i++)
-        if (strcmp(s->names[i], "*") != 0 && strcmp(s->names[i], s->model) != 0) {
+    for (size_t i = 0; i < s->names.n; i++)
+        if (strcmp(s->names.items[i], "*") != 0 && strcmp(s->names.items[i], s->model) != 0) {
             tr_buf_addc(&req->out, ',');
-            add_model(&req->out, s, s->names[i]);
+            add_model(&req->out, s, s->names.items[i]);
         }
     tr_buf_adds(&req->out, "]}");
     srv_reply(req, 200, "application/json");
@@ -43,9 +43,7 @@ static void get_models(struct srv_req *req)
 static void get_model(struct srv_req *req)
 {
     const struct srv *s = req->srv;
-    bool found = strcmp(req->tail, s->model) == 0;
-    for (size_t i = 0; i < s->n_names; i++)
-        found |= strcmp(req->tail, s->names[i]) == 0;
+    bool found = strcmp(req->tail, s->model) == 0 || tr_strings_has(&s->names, req->tail);
     if (!found || strcmp(req->tail, "*") == 0) {
         srv_refuse(req, SRV_PROBLEM_MODEL, "model", "no such model is served here");
         return;

@@ -87,7 +87,7 @@ static int read_text(const struct tr_json *v, const struct srv_call *c, struct t
     if (r < 0)
         return r;
     unsigned flags = TR_ENCODE_SPECIAL | (p->add_special_tokens ? TR_ENCODE_BOS : 0);
-    r = tr_tokenizer_encode(t, text, n, flags, srv_job_max_ids(c), out);
+    r = tr_tokenizer_encode(t, text, n, flags, c->max_ids, out);
     if (r == TR_ETOOLONG)
         return r;
     if (r < 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "server/api/translate.h"
 #include "server/log.h"
 
@@ -118,21 +119,15 @@ static int take_custom_call(struct srv_translation *t, const struct tr_json *ite
     return srv_translate_use(t, item, "call_id", "input", TR_JSON_STRING, err);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Clients with tools of their own send back what became of them. */
 static int take_foreign(struct srv_translation *t, const struct tr_json *item, const char *type,
                         struct tr_err *err)
 {
     struct tr_json id = tr_json_get(item, "call_id"), output = tr_json_get(item, "output");
-    if (ends_with(type, "_call_output") && tr_json_type(&id) == TR_JSON_STRING &&
+    if (tr_ends_with(type, "_call_output") && tr_json_type(&id) == TR_JSON_STRING &&
         tr_json_type(&output) == TR_JSON_STRING)
         return take_output(t, item, err);
-    if (!ends_with(type, "_call") && !ends_with(type, "_call_output"))
+    if (!tr_ends_with(type, "_call") && !tr_ends_with(type, "_call_output"))
         return tr_json_fail(item, err, "items of this type are not supported");
     srv_translate_foreign(t, item);
     return 0;

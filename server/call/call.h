@@ -8,6 +8,7 @@
 #ifndef TR_SERVER_CALL_CALL_H
 #define TR_SERVER_CALL_CALL_H
 
+#include "config/options.h"
 #include "server/call/choice.h"
 #include "server/call/job.h"
 #include "server/http/request.h"
@@ -41,8 +42,7 @@ struct srv_context {
     const struct tr_tokenizer *tokenizer;
     const struct tr_chat *chat; /* NULL = the checkpoint has no template */
     const char *model;          /* the id that answers bear */
-    const char *const *names;   /* ids that are answered to besides; "*": any */
-    size_t n_names;
+    struct tr_strings names;    /* ids that are answered to besides, borrowed; "*": any */
     struct json_t *defaults; /* fields that hold where a request is silent; borrowed, only read */
     int context_length, max_choices, max_queue;
     bool strict;
@@ -68,6 +68,7 @@ struct srv_call {
         *asked; /* its lists are borrowed by the job of each prompt; NULL before the first */
     struct srv_job *jobs; /* n_jobs of n_prompts */
     int n_jobs, n_prompts, n_open;
+    size_t max_ids;             /* of a prompt, that may be needed of the tokenizer; 0 = all */
     struct srv_choice *choices; /* n_prompts * params.n, prompt-major */
     int n_choices;
     struct tr_stops *stops;

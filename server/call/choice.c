@@ -4,15 +4,6 @@
 
 #include "server/call/call.h"
 
-int srv_choice_init(struct srv_choice *ch, struct srv_call *c, struct srv_job *job, int sample)
-{
-    ch->call = c;
-    ch->job = job;
-    ch->sample = sample;
-    ch->index = (int)(job - c->jobs) * (int)c->params.n + sample;
-    return tr_stop_scan_init(&ch->scan, c->stops);
-}
-
 void srv_choice_done(struct srv_choice *ch)
 {
     tr_stop_scan_done(&ch->scan);

@@ -36,8 +36,6 @@ struct srv_choice {
 void srv_choice_token(struct srv_choice *ch, const struct tr_event *e);
 /* Ends a choice as the engine says that it ended. */
 void srv_choice_end(struct srv_choice *ch, enum tr_finish finish, int32_t stop_id);
-TR_NODISCARD int srv_choice_init(struct srv_choice *ch, struct srv_call *c, struct srv_job *job,
-                                 int sample);
 void srv_choice_done(struct srv_choice *ch);
 /* "stop", "length", or NULL. */
 const char *srv_choice_reason(const struct srv_choice *ch);

@@ -149,7 +149,7 @@ static int add_job(struct srv_call *c, const struct tr_rendered *prompt, struct 
 {
     const struct srv_dialog *d = &c->params.dialog;
     struct tr_ids ids = {0};
-    int r = encode(c->context.chat, d, prompt, srv_job_max_ids(c), &ids, err);
+    int r = encode(c->context.chat, d, prompt, c->max_ids, &ids, err);
     bool more = r == TR_ETOOLONG;
     if (r == 0 && ids.n == 0)
         r = tr_err_set(err, TR_EINVAL, "messages", "messages: the template makes no text of them");

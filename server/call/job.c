@@ -319,11 +319,6 @@ int srv_jobs_init(struct srv_call *c, size_t n, struct tr_err *err)
     return 0;
 }
 
-size_t srv_job_max_ids(const struct srv_call *c)
-{
-    return c->params.truncate_prompt_tokens ? 0 : (size_t)c->context.context_length;
-}
-
 /* The one place where a prompt's length is held against the context. */
 static int fit(const struct srv_call *c, size_t n_prompt, bool more, struct tr_err *err)
 {
@@ -365,6 +360,16 @@ static int keep_prompt(struct srv_job *j)
     return 0;
 }
 
+static int init_choice(struct srv_choice *ch, struct srv_job *j, int sample)
+{
+    struct srv_call *c = j->call;
+    ch->call = c;
+    ch->job = j;
+    ch->sample = sample;
+    ch->index = c->n_choices++;
+    return c->stops ? tr_stop_scan_init(&ch->scan, c->stops) : 0;
+}
+
 int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err *err)
 {
     struct srv_job *j = &c->jobs[c->n_jobs];
@@ -389,11 +394,8 @@ int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err
     j->job->user = j;
     c->n_jobs++;
     r = keep_prompt(j);
-    for (int i = 0; i < (int)c->params.n && r == 0; i++) {
-        r = srv_choice_init(&c->choices[c->n_choices], c, j, i);
-        if (r == 0)
-            c->n_choices++;
-    }
+    for (int i = 0; i < (int)c->params.n && r == 0; i++)
+        r = init_choice(&c->choices[c->n_choices], j, i);
     return r < 0 ? tr_err_set(err, r, NULL, "%s", tr_err_text(r)) : 0;
 }
 

@@ -1,19 +1,15 @@
-/* What a client may ask of a generation, whatever the API: the rows that every API shares, and
- * their checks. */
+/* What a client may ask of a generation, whatever the API: the rows that every API shares. */
 #ifndef TR_SERVER_CALL_PARAMS_H
 #define TR_SERVER_CALL_PARAMS_H
 
-#include "engine/text/stops.h"
 #include "server/call/dialog.h"
 #include "server/call/fields.h"
-
-/* Every field of every generating API, after defaults. The cursors point into the request's
- * document. */
-struct srv_context;
 
 /* Of max_tokens and max_completion_tokens that were not given; -1 is no limit. */
 enum { SRV_ABSENT = -2 };
 
+/* Every field of every generating API, after defaults. The cursors point into the request's
+ * document. */
 struct srv_params {
     int64_t max_tokens;            /* -1 = not given */
     int64_t max_completion_tokens; /* wins over max_tokens */
@@ -39,14 +35,4 @@ struct srv_params {
 /* The rows that every generating API has. */
 extern const struct srv_table srv_common_fields;
 
-/* Whether the model that is asked for is served; *ret: its name if it is another than the
- * context's, the caller's to free, else NULL. TR_ENOTFOUND. */
-TR_NODISCARD int srv_params_model(const struct srv_params *p, const struct srv_context *context,
-                                  char **ret, struct tr_err *err);
-/* Checks that hold across fields; reads stream_options. */
-TR_NODISCARD int srv_params_check(struct srv_params *p, int max_choices, struct tr_err *err);
-/* The stop strings, and each as a JSON string (an owned array of owned buffers); if there are none,
- * everything stays untouched. */
-TR_NODISCARD int srv_params_stops(struct tr_stops **ret, const struct srv_params *p,
-                                  struct tr_buf **ret_quoted, int *ret_n, struct tr_err *err);
 #endif

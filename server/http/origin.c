@@ -56,11 +56,9 @@ static bool knows_host(const struct srv *s, const char *host)
 
 static const char *allowed_of(const struct srv *s, const char *origin)
 {
-    const struct tr_strings *origins = &s->options->cors_origin;
-    for (size_t i = 0; origin && i < origins->n; i++)
-        if (strcmp(origins->items[i], "*") == 0 || strcmp(origins->items[i], origin) == 0)
-            return origin;
-    return NULL;
+    const struct tr_strings *known = &s->options->cors_origin;
+    bool allowed = origin && (tr_strings_has(known, "*") || tr_strings_has(known, origin));
+    return allowed ? origin : NULL;
 }
 
 /* What no origin of cors_origin sent. */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/text/reasoning.h"
+
 /* A template and what was found out about it. */
 struct form {
     struct tr_template *template; /* owned; NULL: there is none */
@@ -175,8 +177,32 @@ static int check_kwargs(const struct tr_json *kwargs, struct tr_err *err)
     return 0;
 }
 
+/* The template's tag opens it, or that of the assistant's own message; a tag that a user says does
+ * not. */
+static bool opens_reasoning(const struct tr_rendered *prompt, bool continued)
+{
+    static const char tag[] = TR_REASONING_TAG;
+    const size_t len = sizeof tag - 1;
+    size_t n = prompt->n;
+    while (n > 0 && prompt->text[n - 1] && strchr(" \t\r\n", prompt->text[n - 1]))
+        n--;
+    bool said = prompt->n_data > 0 && prompt->data[prompt->n_data - 1].end >= n;
+    return (continued || !said) && n >= len && memcmp(prompt->text + n - len, tag, len) == 0;
+}
+
+static int encode(const struct tr_chat *c, const struct tr_chat_request *q,
+                  const struct tr_rendered *prompt, struct tr_ids *ret, struct tr_err *err)
+{
+    unsigned flags = TR_ENCODE_SPECIAL | (q->bos ? TR_ENCODE_BOS : 0);
+    int r = tr_tokenizer_encode_spans(c->tokenizer, prompt->text, prompt->n, prompt->data,
+                                      prompt->n_data, flags, q->max_ids, ret);
+    if (r < 0 && r != TR_ETOOLONG)
+        tr_err_set(err, r, "messages", "messages: %s", tr_err_text(r));
+    return r;
+}
+
 int tr_chat_render(const struct tr_chat *c, const struct tr_chat_request *request,
-                   struct tr_rendered *ret, struct tr_err *err)
+                   struct tr_rendered *ret, struct tr_ids *ret_ids, struct tr_err *err)
 {
     struct tr_chat_request q = *request;
     if (!q.messages || !tr_json_given(q.messages))
@@ -194,13 +220,13 @@ int tr_chat_render(const struct tr_chat *c, const struct tr_chat_request *reques
     if (r == 0 && !form->template)
         return tr_err_set(err, TR_EINVAL, "messages",
                           "messages: the checkpoint has a chat template for chats with tools only");
-    return r < 0 ? r : render(c, form, &q, ret, err);
-}
-
-int tr_chat_encode(const struct tr_chat *c, const struct tr_rendered *prompt, bool bos,
-                   size_t max_ids, struct tr_ids *ret)
-{
-    unsigned flags = TR_ENCODE_SPECIAL | (bos ? TR_ENCODE_BOS : 0);
-    return tr_tokenizer_encode_spans(c->tokenizer, prompt->text, prompt->n, prompt->data,
-                                     prompt->n_data, flags, max_ids, ret);
+    if (r == 0)
+        r = render(c, form, &q, ret, err);
+    if (r < 0)
+        return r;
+    ret->opens_reasoning = opens_reasoning(ret, q.continue_final_message);
+    r = ret_ids ? encode(c, &q, ret, ret_ids, err) : 0;
+    if (r < 0 && r != TR_ETOOLONG)
+        tr_rendered_done(ret);
+    return r;
 }

@@ -2,7 +2,7 @@
 
 #include "engine/text/tags.h"
 
-static const char open_tag[] = "<think>", close_tag[] = TR_REASONING_CLOSE;
+static const char open_tag[] = TR_REASONING_TAG, close_tag[] = TR_REASONING_CLOSE;
 
 void tr_reasoning_init(struct tr_reasoning *r, bool opened)
 {
@@ -100,12 +100,4 @@ int tr_reasoning_end(struct tr_reasoning *r, struct tr_buf *reasoning, struct tr
 {
     release(r, r->held.len, r->state == TR_REASONING_BEGIN ? content : reasoning);
     return reasoning->oom || content->oom ? TR_ENOMEM : 0;
-}
-
-bool tr_reasoning_opened(const char *prompt, size_t n)
-{
-    const size_t len = sizeof open_tag - 1;
-    while (n > 0 && prompt[n - 1] && strchr(" \t\r\n", prompt[n - 1]))
-        n--;
-    return n >= len && memcmp(prompt + n - len, open_tag, len) == 0;
 }

@@ -15,6 +15,7 @@
 #include "config/buf.h"
 #include "config/err.h"
 
+#define TR_REASONING_TAG   "<think>"
 #define TR_REASONING_CLOSE "</think>"
 
 enum tr_reasoning_state {
@@ -31,7 +32,7 @@ struct tr_reasoning {
     struct tr_buf held; /* owned: text that is not decided yet */
 };
 
-/* opened: the prompt ends inside an opening tag's reasoning (see tr_reasoning_opened). */
+/* opened: the prompt ends inside an opening tag's reasoning (see struct tr_rendered). */
 void tr_reasoning_init(struct tr_reasoning *r, bool opened);
 void tr_reasoning_done(struct tr_reasoning *r);
 
@@ -42,8 +43,5 @@ TR_NODISCARD int tr_reasoning_add(struct tr_reasoning *r, const char *text, size
 /* The answer has ended: releases what is held. */
 TR_NODISCARD int tr_reasoning_end(struct tr_reasoning *r, struct tr_buf *reasoning,
                                   struct tr_buf *content);
-
-/* Whether a prompt opens the reasoning of the answer: it ends with <think> and white space. */
-bool tr_reasoning_opened(const char *prompt, size_t n);
 
 #endif

@@ -69,12 +69,12 @@ void srv_choice_token(struct srv_choice *ch, const struct tr_event *e)
     ch->n_tokens++;
     /* A token that ends the answer is no part of its text, unless that is asked for. */
     bool hidden = e->stop_id >= 0 && !p->include_stop;
+    const struct tr_tokenizer *tokenizer = c->context.tokenizer;
+    bool skip = p->skip_special_tokens && !srv_turn_is_tag(&c->rules, tokenizer, e->token);
     tr_buf_clear(piece);
     size_t offset = ch->detok.n_chars;
     if (!hidden)
-        offset =
-            tr_detok_token(&ch->detok, c->context.tokenizer, e->token,
-                           p->skip_special_tokens && !srv_turn_is_tag(&c->rules, e->token), piece);
+        offset = tr_detok_token(&ch->detok, tokenizer, e->token, skip, piece);
     if (p->logprobs >= 0)
         c->api->logprob(c, &ch->logprobs, e, ch->job->echo_chars + offset);
     if (p->return_token_ids)

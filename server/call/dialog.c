@@ -21,8 +21,9 @@ static int blame(const struct srv_dialog *d, struct tr_err *err, int r)
     return r;
 }
 
-int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
-                      struct tr_rendered *ret, struct tr_err *err)
+/* ret and ret_ids (NULL: not wanted) as of tr_chat_render, which takes no other errors either. */
+static int render(const struct tr_chat *chat, const struct srv_dialog *d, size_t max_ids,
+                  struct tr_rendered *ret, struct tr_ids *ret_ids, struct tr_err *err)
 {
     bool generate = !d->continue_final_message;
     if (!chat)
@@ -46,19 +47,16 @@ int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
         .add_generation_prompt = generate,
         .continue_final_message = d->continue_final_message,
         .now = (int64_t)time(NULL),
+        .bos = d->add_special_tokens,
+        .max_ids = max_ids,
     };
-    return blame(d, err, tr_chat_render(chat, &q, ret, err));
+    return blame(d, err, tr_chat_render(chat, &q, ret, ret_ids, err));
 }
 
-/* TR_ETOOLONG, said by nobody yet: more than max_ids (0 = no limit). */
-static int encode(const struct tr_chat *chat, const struct srv_dialog *d,
-                  const struct tr_rendered *prompt, size_t max_ids, struct tr_ids *ret,
-                  struct tr_err *err)
+int srv_dialog_render(const struct tr_chat *chat, const struct srv_dialog *d,
+                      struct tr_rendered *ret, struct tr_err *err)
 {
-    int r = tr_chat_encode(chat, prompt, d->add_special_tokens, max_ids, ret);
-    if (r < 0 && r != TR_ETOOLONG)
-        return blame(d, err, tr_err_set(err, r, "messages", "messages: %s", tr_err_text(r)));
-    return r;
+    return render(chat, d, 0, ret, NULL, err);
 }
 
 int srv_dialog_ids(const struct tr_chat *chat, struct srv_dialog *d, struct tr_ids *ret,
@@ -67,9 +65,7 @@ int srv_dialog_ids(const struct tr_chat *chat, struct srv_dialog *d, struct tr_i
     struct tr_rendered prompt = {0};
     int r = srv_dialog_check_tools(d, err);
     if (r == 0)
-        r = srv_dialog_render(chat, d, &prompt, err);
-    if (r == 0)
-        r = encode(chat, d, &prompt, 0, ret, err);
+        r = render(chat, d, 0, &prompt, ret, err);
     tr_rendered_done(&prompt);
     return r;
 }
@@ -145,37 +141,21 @@ static int check_tool_choice(const struct srv_dialog *d, bool *ret_none, struct 
 
 /* ---- the job ---- */
 
-static int add_job(struct srv_call *c, const struct tr_rendered *prompt, struct tr_err *err)
+/* Takes the ids over, also on failure. more: there are more of them. */
+static int add_job(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err *err)
 {
-    const struct srv_dialog *d = &c->params.dialog;
-    struct tr_ids ids = {0};
-    int r = encode(c->context.chat, d, prompt, c->max_ids, &ids, err);
-    bool more = r == TR_ETOOLONG;
-    if (r == 0 && ids.n == 0)
+    int r = 0;
+    if (!more && ids->n == 0)
         r = tr_err_set(err, TR_EINVAL, "messages", "messages: the template makes no text of them");
-    if (r < 0 && !more) {
-        free(ids.ids);
-        return blame(d, err, r);
-    }
-    r = srv_jobs_init(c, 1, err);
     if (r == 0)
-        r = srv_job_add(c, &ids, more, err);
+        r = srv_jobs_init(c, 1, err);
+    if (r == 0)
+        r = srv_job_add(c, ids, more, err);
     else
-        free(ids.ids);
+        free(ids->ids);
     if (r < 0 && strcmp(err->param, "prompt") == 0)
         snprintf(err->param, sizeof err->param, "messages");
-    return blame(d, err, r);
-}
-
-/* The template's tag opens it, or that of the assistant's own message; a tag that a user says does
- * not. */
-static bool opens_reasoning(const struct tr_rendered *prompt, bool continued)
-{
-    size_t n = prompt->n;
-    while (n > 0 && strchr(" \t\r\n", prompt->text[n - 1]) && prompt->text[n - 1])
-        n--;
-    bool said = prompt->n_data > 0 && prompt->data[prompt->n_data - 1].end >= n;
-    return (continued || !said) && tr_reasoning_opened(prompt->text, n);
+    return blame(&c->params.dialog, err, r);
 }
 
 int srv_dialog_read(struct srv_call *c, struct tr_err *err)
@@ -189,20 +169,24 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
     if (r < 0)
         return r;
     const struct tr_chat *chat = c->context.chat;
-    srv_turn_rules_init(&c->rules, c->context.tokenizer,
-                        chat ? tr_chat_tool_format(chat) : TR_TOOL_NONE, &d->tools);
+    struct tr_ids ids = {0};
+    srv_turn_rules_init(&c->rules, &d->tools);
     c->rules.parallel = d->parallel_tool_calls;
     c->rules.hide_calls = no_calls;
     if (no_calls) /* what they are is of no use */
         srv_turn_rules_forget(&c->rules);
     c->rules.hide_reasoning = !c->params.include_reasoning;
+    if (chat && tr_json_size(&d->tools) > 0)
+        c->rules.format = tr_chat_tool_format(chat);
     if (no_calls) /* a model that knows of no tools is not tempted */
         d->tools = (struct tr_json){0};
-    r = srv_dialog_render(chat, d, &prompt, err);
-    if (r == 0) {
-        c->rules.reasoning_open = opens_reasoning(&prompt, d->continue_final_message);
-        r = add_job(c, &prompt, err);
-    }
+    r = render(chat, d, c->max_ids, &prompt, &ids, err);
+    bool more = r == TR_ETOOLONG;
+    c->rules.reasoning_open = prompt.opens_reasoning;
+    if (r == 0 || more)
+        r = add_job(c, &ids, more, err);
+    else
+        free(ids.ids);
     tr_rendered_done(&prompt);
     return r;
 }

@@ -50,21 +50,11 @@ static json_t *outline_of(json_t *tools)
     return ret;
 }
 
-void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_tokenizer *t,
-                         enum tr_tool_format format, const struct tr_json *tools)
+void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_json *tools)
 {
-    static const char *const tags[SRV_MAX_TAGS] = {"<think>", "</think>", "<tool_call>",
-                                                   "</tool_call>"};
     *rules = (struct srv_turn_rules){.parse = true, .parallel = true};
-    if (tr_json_size(tools) > 0) {
-        rules->format = format;
+    if (tr_json_size(tools) > 0)
         rules->tools = tr_json_root(outline_of(tools->node), NULL);
-    }
-    for (int i = 0; i < SRV_MAX_TAGS; i++) {
-        int32_t id = tr_tokenizer_find(t, tags[i], strlen(tags[i]));
-        if (id >= 0)
-            rules->tags[rules->n_tags++] = id;
-    }
 }
 
 void srv_turn_rules_forget(struct srv_turn_rules *rules)
@@ -79,10 +69,13 @@ void srv_turn_rules_done(struct srv_turn_rules *rules)
     *rules = (struct srv_turn_rules){0};
 }
 
-bool srv_turn_is_tag(const struct srv_turn_rules *rules, int32_t token)
+bool srv_turn_is_tag(const struct srv_turn_rules *rules, const struct tr_tokenizer *t,
+                     int32_t token)
 {
-    for (int i = 0; i < rules->n_tags; i++)
-        if (rules->tags[i] == token)
+    static const char *const tags[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+    const char *text = rules->parse ? tr_tokenizer_raw(t, token) : NULL;
+    for (size_t i = 0; text && i < TR_ARRAY_LEN(tags); i++)
+        if (strcmp(text, tags[i]) == 0)
             return true;
     return false;
 }

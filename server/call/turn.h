@@ -16,19 +16,16 @@
 
 struct srv_choice;
 
-enum { SRV_MAX_TAGS = 4 };
-
 /* How the turns of a call are read. Zeroed: not at all, the text is the answer. */
 struct srv_turn_rules {
     bool parse;
-    bool reasoning_open;        /* the prompt has opened the reasoning */
-    bool hide_reasoning;        /* it is counted, but not shown */
-    bool hide_calls;            /* tools were given, and calling them forbidden */
-    bool parallel;              /* more than one call */
-    enum tr_tool_format format; /* TR_TOOL_NONE without tools */
-    struct tr_json tools;       /* a root of its own; owns the node, or has none */
-    int32_t tags[SRV_MAX_TAGS]; /* tokens that are shown although they are special: the tags */
-    int n_tags;
+    bool reasoning_open; /* the prompt has opened the reasoning */
+    bool hide_reasoning; /* it is counted, but not shown */
+    bool hide_calls;     /* tools were given, and calling them forbidden */
+    bool parallel;       /* more than one call */
+    enum tr_tool_format
+        format;           /* what the checkpoint's template teaches; TR_TOOL_NONE without tools */
+    struct tr_json tools; /* a root of its own; owns the node, or has none */
 };
 
 enum srv_part_kind { SRV_PART_REASONING, SRV_PART_CONTENT, SRV_PART_CALL };
@@ -65,15 +62,14 @@ struct srv_turn {
     int reasoning_tokens, seen_tokens;
 };
 
-/* The rules keep an outline of the tools: names and types. format: what the checkpoint's template
- * teaches. */
-void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_tokenizer *t,
-                         enum tr_tool_format format, const struct tr_json *tools);
+/* The rules keep an outline of the tools: names and types. */
+void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_json *tools);
 /* Calls will be hidden: their types do not matter. */
 void srv_turn_rules_forget(struct srv_turn_rules *rules);
 void srv_turn_rules_done(struct srv_turn_rules *rules);
-/* Whether the token's text counts although the token is special. */
-bool srv_turn_is_tag(const struct srv_turn_rules *rules, int32_t token);
+/* Whether the token is a tag, whose text counts although the token is special. */
+bool srv_turn_is_tag(const struct srv_turn_rules *rules, const struct tr_tokenizer *t,
+                     int32_t token);
 
 void srv_turn_done(struct srv_turn *turn);
 /* Takes the choice's new text, and its end if it has come; fn (may be NULL) hears of every step.

@@ -6,7 +6,7 @@
  * `add_generation_prompt`, `continue_final_message`, `bos_token`, `eos_token`, `pad_token`), and `now`.
  * With `checkpoint` (a folder with a tokenizer) and `vocab_size` the messages go through a chat, which
  * adds `ids`. Each answer is an object on one line: `text` and `data` (byte ranges that came with the
- * request), or `error`, `param` and `stage` ("load", "render" or "encode").
+ * request), or `error`, `param` and `stage` ("load" or "render").
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,11 +126,7 @@ static void answer_chat(const struct tr_json *line, const struct tr_template_inp
         r = tr_chat_open(&chat, kept.tokenizer, source, &err);
     if (r == 0) {
         stage = "render";
-        r = tr_chat_render(chat, &q, &text, &err);
-    }
-    if (r == 0) {
-        stage = "encode";
-        r = tr_chat_encode(chat, &text, false, 0, &ids);
+        r = tr_chat_render(chat, &q, &text, &ids, &err);
     }
     if (r < 0)
         answer_error(out, stage, &err);

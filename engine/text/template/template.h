@@ -47,6 +47,7 @@ struct tr_rendered {
     size_t n;
     struct tr_range *data; /* owned */
     size_t n_data;
+    bool opens_reasoning; /* it ends with the opening tag of the answer's reasoning */
 };
 void tr_rendered_done(struct tr_rendered *r); /* leaves an empty one */
 

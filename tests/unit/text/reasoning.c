@@ -90,25 +90,11 @@ static void only_what_may_be_a_tag_is_held(void **state)
     tr_buf_done(&content);
 }
 
-static void prompts_that_open_it(void **state)
-{
-    (void)state;
-    static const char *const opened[] = {"<think>", "a<think>\n",
-                                         "<|im_start|>assistant\n<think>\n\n"};
-    static const char *const not_opened[] = {"", "<think", "<think>a", "<think></think>\n",
-                                             "think>"};
-    for (size_t i = 0; i < TR_ARRAY_LEN(opened); i++)
-        assert_true(tr_reasoning_opened(opened[i], strlen(opened[i])));
-    for (size_t i = 0; i < TR_ARRAY_LEN(not_opened); i++)
-        assert_false(tr_reasoning_opened(not_opened[i], strlen(not_opened[i])));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same),
         cmocka_unit_test(only_what_may_be_a_tag_is_held),
-        cmocka_unit_test(prompts_that_open_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,26 +47,3 @@ void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, in
         }
     }
 }
-
-void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int head, int slot,
-               float *k, float *v)
-{
-    int lane = slot % TR_ATTN_SUB;
-    const void *keys = (const char *)page + tr_kv_key_offset(l, layer, head, slot);
-    const void *values = (const char *)page + tr_kv_value_offset(l, layer, head, slot);
-    if (l->type == TR_KV_Q8) {
-        tr_kv_q8_get(keys, values, lane, l->head_dim, k, v);
-        return;
-    }
-    for (int d = 0; d < l->head_dim; d++) {
-        int kd = d * TR_ATTN_SUB + lane;
-        int vd = lane * l->head_dim + d;
-        if (l->type == TR_KV_F32) {
-            k[d] = ((const float *)keys)[kd];
-            v[d] = ((const float *)values)[vd];
-        } else {
-            k[d] = tr_bf16_f32(((const uint16_t *)keys)[kd]);
-            v[d] = tr_bf16_f32(((const uint16_t *)values)[vd]);
-        }
-    }
-}

@@ -42,10 +42,8 @@ static inline size_t tr_kv_value_offset(const struct tr_kv_layout *l, int layer,
            (size_t)(slot / TR_ATTN_SUB) * l->sub_v_bytes;
 }
 
-/* Stores one key and one value row [head_dim] at a slot, and reads them back as floats. */
+/* Stores one key and one value row [head_dim] at a slot. */
 void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
                const float *k, const float *v);
-void tr_kv_get(const struct tr_kv_layout *l, const void *page, int layer, int head, int slot,
-               float *k, float *v);
 
 #endif

@@ -142,13 +142,3 @@ void tr_kv_q8_put(void *keys, void *values, int slot, int head_dim, const float 
         put_run(v + d, n, (uint16_t *)values + scale, vq + d, 1);
     }
 }
-
-void tr_kv_q8_get(const void *keys, const void *values, int slot, int head_dim, float *k, float *v)
-{
-    for (int d = 0; d < head_dim; d++) {
-        size_t kd = (size_t)d * TR_ATTN_SUB + slot;
-        size_t vd = (size_t)slot * head_dim + d;
-        k[d] = (float)q8_values(keys, head_dim)[kd] * q8_scale(keys, d, slot);
-        v[d] = (float)q8_values(values, head_dim)[vd] * q8_scale(values, d, slot);
-    }
-}

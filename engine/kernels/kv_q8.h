@@ -26,9 +26,7 @@ static inline size_t tr_kv_q8_sub_bytes(int head_dim)
     return TR_ROUND_UP(tr_kv_q8_scale_bytes(head_dim) + (size_t)head_dim * TR_ATTN_SUB, 64);
 }
 
-/* Stores one key and one value row [head_dim] at slot 0..15 of a key and a value sub-block, and
- * reads them back. */
+/* Stores one key and one value row [head_dim] at slot 0..15 of a key and a value sub-block. */
 void tr_kv_q8_put(void *keys, void *values, int slot, int head_dim, const float *k, const float *v);
-void tr_kv_q8_get(const void *keys, const void *values, int slot, int head_dim, float *k, float *v);
 
 #endif

@@ -26,6 +26,18 @@ static double worst(const struct tr_json *rows, const float *got, size_t n_rows,
     return max;
 }
 
+/* A key or a value of a page of floats. */
+static void read_row(const struct tr_kv_layout *l, const char *page, int layer, int head, int slot,
+                     bool key, float *ret)
+{
+    int lane = slot % TR_ATTN_SUB;
+    const float *keys = (const float *)(page + tr_kv_key_offset(l, layer, head, slot));
+    const float *values = (const float *)(page + tr_kv_value_offset(l, layer, head, slot));
+    assert_int_equal(l->type, TR_KV_F32);
+    for (int d = 0; d < l->head_dim; d++)
+        ret[d] = key ? keys[d * TR_ATTN_SUB + lane] : values[lane * l->head_dim + d];
+}
+
 /* The caches' last window - 1 rows against the reference's. */
 static double worst_cache(struct run *r, const struct golden *g, bool want_keys)
 {
@@ -33,8 +45,7 @@ static double worst_cache(struct run *r, const struct golden *g, bool want_keys)
     struct tr_json layers = tr_json_get(&g->root, want_keys ? "keys" : "values");
     int page = r->local_layout.page_tokens;
     double max = 0;
-    float k[TR_MAX_HEAD_DIM];
-    float v[TR_MAX_HEAD_DIM];
+    float got[TR_MAX_HEAD_DIM];
     for (int i = 0; i < c->n_layers; i++) {
         struct tr_json heads = tr_json_at(&layers, (size_t)i);
         for (int h = 0; h < c->n_kv_heads; h++) {
@@ -44,14 +55,13 @@ static double worst_cache(struct run *r, const struct golden *g, bool want_keys)
             for (int t = 0; t < n; t++) {
                 int pos = g->n - n + t;
                 bool local = c->kind[i] == TR_LOCAL;
-                tr_kv_get(local ? &r->local_layout : &r->global_layout,
-                          local ? r->local.table.data[pos / page]
-                                : r->global.table.data[pos / page],
-                          c->kind_index[i], h, pos % page, k, v);
+                read_row(local ? &r->local_layout : &r->global_layout,
+                         local ? r->local.table.data[pos / page] : r->global.table.data[pos / page],
+                         c->kind_index[i], h, pos % page, want_keys, got);
                 struct tr_json row = tr_json_at(&rows, (size_t)t);
                 for (int d = 0; d < c->head_dim; d++) {
                     struct tr_json e = tr_json_at(&row, (size_t)d);
-                    double diff = fabs(golden_number(&e) - (double)(want_keys ? k : v)[d]);
+                    double diff = fabs(golden_number(&e) - (double)got[d]);
                     if (!(diff <= max))
                         max = diff;
                 }

@@ -34,7 +34,6 @@ FOR_TESTS = {
     "tr_detok_bytes": "bytes that no vocabulary has",
     "tr_forward_set_probe": "what a layer computes, beside the reference's",
     r"tr_grammar_\w+": "the room's face, whole before the engine uses all of it",
-    "tr_kv_get": "what a row of the cache holds",
     "tr_promoter_ended": "a thread's end, to wait for",
     "tr_safetensors_add": "the parser alone, fuzzed",
     "tr_tokenizer_from_json": "the parser alone, fuzzed",

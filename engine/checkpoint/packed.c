@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "config/clock.h"
+#include "config/thread.h"
 #include "engine/machine/pool.h"
 
 /* To be raised when this file's form changes. */

@@ -19,8 +19,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "config/thread.h"
 #include "engine/machine/machine.h"
-#include "engine/machine/pool.h"
 
 #define HUGE  ((uint64_t)2 << 20)
 #define PIECE (16 * HUGE)

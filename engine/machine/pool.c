@@ -17,7 +17,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include <unistd.h>
 
 #include "config/clock.h"
+#include "config/thread.h"
 #include "engine/kernels/kernels.h"
 #include "engine/machine/machine.h"
 
@@ -138,19 +138,6 @@ static void *work(void *arg)
         pool->fn(pool->arg, w->tid, n);
         tr_pool_barrier(pool);
     }
-}
-
-int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg)
-{
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = pthread_create(ret, NULL, fn, arg);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!r)
-        pthread_setname_np(*ret, name);
-    return r;
 }
 
 static int start(struct tr_pool *pool, struct tr_err *err)

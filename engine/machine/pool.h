@@ -33,8 +33,4 @@ void tr_pool_run(struct tr_pool *pool, tr_pool_fn fn, void *arg);
  * seen after. */
 void tr_pool_barrier(struct tr_pool *pool);
 
-/* pthread_create for any thread that computes or waits: it has a name (at most 15 characters) and
- * every signal blocked, as signals belong to the main thread. 0 or an errno. */
-TR_NODISCARD int tr_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *), void *arg);
-
 #endif

@@ -7,6 +7,7 @@
 
 #include "config/clock.h"
 #include "config/hash.h"
+#include "config/thread.h"
 #include "engine/checkpoint/cost.h"
 #include "engine/kernels/blas.h"
 #include "engine/machine/machine.h"

@@ -1,12 +1,12 @@
 #include "server/commands/bandwidth.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "config/clock.h"
+#include "config/thread.h"
 
 enum {
     LANES = 8,   /* words that a line of the memory holds */
@@ -65,7 +65,8 @@ double srv_read_bandwidth(int n_threads)
         int64_t begun = tr_clock_ns();
         for (; started < n; started++) {
             readers[started].words = memory + n_words * (size_t)started;
-            if (pthread_create(&readers[started].thread, NULL, read_share, &readers[started]) != 0)
+            if (tr_thread_start(&readers[started].thread, "reader", read_share,
+                                &readers[started]) != 0)
                 break;
         }
         for (int i = 0; i < started; i++)

@@ -13,7 +13,6 @@ FACES = {
     "engine/grammar/compile.h": (r"engine/grammar/\w+\.c", "what compiling is made of, a language a file"),
     "engine/grammar/expr.h": (r"engine/grammar/\w+\.c", "expressions and the two languages that are read into them"),
     "engine/grammar/grammar.h": (r"engine/grammar/\w+\.c", "the room's public face"),
-    "engine/grammar/machine.h": (r"engine/grammar/\w+\.c", "the machine's parts: store, step, relaxing"),
     "engine/grammar/nodes.h": (r"engine/grammar/\w+\.c", "nodes, and what is found out about them"),
     "engine/kernels/kernels.h": (r"engine/kernels/\w+\.c", "the room's public face: the table, and what dispatches"),
     "engine/kernels/kv_q8.h": (r"engine/kernels/\w+\.c", "one format, its bodies beside the kernels that read it"),
@@ -33,7 +32,14 @@ FACES = {
 FOR_TESTS = {
     "tr_detok_bytes": "bytes that no vocabulary has",
     "tr_forward_set_probe": "what a layer computes, beside the reference's",
-    r"tr_grammar_\w+": "the room's face, whole before the engine uses all of it",
+    "tr_grammar_bytes": "what a grammar holds, for its bounds",
+    "tr_grammar_forced_bytes": "an automaton beside a judge, byte by byte",
+    "tr_grammar_may_end": "an automaton beside a judge, byte by byte",
+    "tr_grammar_mask_forced": "masks of words beside masks of bytes",
+    "tr_grammar_rollback": "a state that was taken back beside one that never went on",
+    "tr_grammar_state_copy": "the same from a copy",
+    "tr_grammar_state_reset": "the same from the beginning",
+    "tr_grammar_vocab_words": "how long a mask is",
     "tr_promoter_ended": "a thread's end, to wait for",
     "tr_safetensors_add": "the parser alone, fuzzed",
     "tr_tokenizer_from_json": "the parser alone, fuzzed",
@@ -41,6 +47,7 @@ FOR_TESTS = {
     "tr_model_config_parse": "the parser alone, fuzzed",
     "tr_pace_take": "one step's choice of threads",
     "srv_log_dropped": "lines that found no room",
+    "tr_tokenizer_find": "the id of a token by its text",
 }
 # Tags that several files have, and why.
 SHARED_TAGS = {

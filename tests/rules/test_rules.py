@@ -1,12 +1,14 @@
 """Every rule of lint is silent about a small good tree, and complains of one breach in it."""
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 import rules.docs
 import rules.form
 import rules.names
-import rules.rooms  # noqa: F401
+import rules.rooms
 from rules.tree import RULES, Tree
 
 HELP = """\
@@ -177,6 +179,25 @@ def test_a_breach_is_seen(tmp_path, name, changes, words):
 
 def test_every_rule_has_a_breach():
     assert {b[0] for b in BREACHES} == set(RULES)
+
+
+def test_exceptions_are_needed():
+    tree = Tree()
+    sources = {f: tree.text(f) for f in tree.product if f.suffix == ".c"}
+
+    def homes(name):
+        return {f for f, text in sources.items() if re.search(rf"^(?!static)\w[^;={{}}()]*\b{name}\(", text, re.M)}
+
+    for name in rules.names.FOR_TESTS:
+        assert [f for f, text in sources.items() if re.search(rf"\b{name}\b", text)] == list(homes(name)), name
+    for header in rules.names.FACES:
+        own = rf"{header[:-2]}(_\w+)?\.c"
+        where = {f for name in tree.compile_header(Path(header))[1] for f in homes(name)}
+        assert any(not re.fullmatch(own, str(f)) for f in where), header
+    for tag in rules.names.SHARED_TAGS:
+        assert sum(len(re.findall(rf"^\s*(?:struct|union|enum) {tag} \{{", tree.text(f), re.M)) for f in tree.product) > 1, tag
+    for (file, header), _ in rules.rooms.EXCEPT.items():
+        assert f'#include "{header}"' in sources[Path(file)], file
 
 
 def test_write_makes_the_table_of_options_true(tmp_path):

@@ -57,10 +57,9 @@ enum tr_json_type {
 struct tr_json {
     struct json_t *node;      /* borrowed from the document; NULL = absent */
     const struct tr_json *up; /* NULL at the root */
-    const char
-        *key; /* borrowed; member name; NULL in an array; at the root the file name or NULL */
-    size_t key_bytes; /* length of key */
-    size_t index;     /* place in the array */
+    const char *key;          /* borrowed: member name, at the root the file name; else NULL */
+    size_t key_bytes;         /* length of key */
+    size_t index;             /* place in the array */
 };
 
 /* The root cursor. file (borrowed, NULL for requests) prefixes messages; with it typed access fails

@@ -67,9 +67,8 @@ void tr_choice_accept(struct tr_choice *c, int32_t id);
 struct tr_sample {
     int32_t id;
     float logprob; /* raw; 0 if logprobs are not asked for */
-    const struct tr_top
-        *top; /* n_top best raw, descending, lowest id first among equals; valid until the sampler's
-                                  next call */
+    /* n_top best raw, descending, lowest id first among equals; valid until the next call */
+    const struct tr_top *top;
     int n_top;
 };
 

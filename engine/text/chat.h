@@ -38,13 +38,14 @@ struct tr_chat_request {
     bool add_generation_prompt;
     bool continue_final_message; /* excludes add_generation_prompt */
     int64_t now;                 /* seconds since 1970, for templates that print the date */
-    bool bos;       /* begin-of-text is added to the ids if the prompt does not begin so; else the
-                     * template writes what belongs there */
+    /* Begin-of-text is added to the ids if the prompt does not begin so; else the template writes
+     * what belongs there. */
+    bool bos;
     size_t max_ids; /* as tr_tokenizer_encode */
 };
 
-/* The prompt as text, with the ranges of it that came with the request, and its ids, appended (NULL:
- * not wanted). TR_EINVAL with param "messages", "tools", "chat_template_kwargs" or
+/* The prompt as text, with the ranges of it that came with the request, and its ids, appended
+ * (NULL: not wanted). TR_EINVAL with param "messages", "tools", "chat_template_kwargs" or
  * "continue_final_message": the request's fault. TR_ETOOLONG, which err does not tell: more than
  * max_ids; the text is there. After success or this, tr_rendered_done(ret). */
 TR_NODISCARD int tr_chat_render(const struct tr_chat *c, const struct tr_chat_request *request,

@@ -25,12 +25,11 @@ struct tr_stops *tr_stops_free(struct tr_stops *s); /* NULL ok; returns NULL */
 
 /* One text's state. */
 struct tr_stop_scan {
-    const struct tr_stops
-        *set;        /* borrowed; NULL = no stop strings, everything is released at once */
-    size_t *matched; /* owned; per string: how many of its bytes the text ends with */
-    int held_by;     /* the string that the held text is the beginning of */
-    size_t n_held;   /* bytes held back */
-    int stop;        /* the string that was found; -1 before */
+    const struct tr_stops *set; /* borrowed; NULL = no stop strings, all is released at once */
+    size_t *matched;            /* owned; per string: how many of its bytes the text ends with */
+    int held_by;                /* the string that the held text is the beginning of */
+    size_t n_held;              /* bytes held back */
+    int stop;                   /* the string that was found; -1 before */
 };
 
 /* set may be NULL. On success the scan is owned by the caller: tr_stop_scan_done. */

@@ -29,8 +29,8 @@ TR_NODISCARD int tr_tokenizer_load(struct tr_tokenizer **ret, const char *dir, i
 struct tr_vocab_source {
     const char *const *tokens;   /* n_tokens texts in the byte-level alphabet */
     const uint32_t *token_bytes; /* their lengths */
-    const int32_t
-        *types; /* ggml token types: 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte */
+    /* ggml token types: 1 normal, 2 unknown, 3 control, 4 user, 5 unused, 6 byte */
+    const int32_t *types;
     int n_tokens;
     const char *const *merges; /* "a b" */
     const uint32_t *merge_bytes;

@@ -40,9 +40,8 @@ typedef int (*tr_tool_fn)(void *arg, const struct tr_tool_event *event);
 
 struct tr_tool_parser {
     enum tr_tool_format format;
-    const struct tr_json
-        *tools;    /* the request's tool list, for the types of parameters; may be NULL */
-    bool parallel; /* false: calls after the first are dropped */
+    const struct tr_json *tools; /* the request's, for the types of parameters; may be NULL */
+    bool parallel;               /* false: calls after the first are dropped */
     tr_tool_fn fn;
     void *arg;
 

@@ -64,8 +64,7 @@ struct srv_call {
     char id[SRV_ID_BYTES + 16];
     int64_t created; /* unix seconds */
 
-    struct tr_job
-        *asked; /* its lists are borrowed by the job of each prompt; NULL before the first */
+    struct tr_job *asked; /* its lists are borrowed by each prompt's job; NULL before the first */
     struct srv_job *jobs; /* n_jobs of n_prompts */
     int n_jobs, n_prompts, n_open;
     size_t max_ids;             /* of a prompt, that may be needed of the tokenizer; 0 = all */

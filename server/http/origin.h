@@ -8,9 +8,8 @@
 #include "server/http/head.h"
 
 struct srv_origin {
-    const char
-        *allowed; /* to name in Access-Control-Allow-Origin, NULL = no such header; borrowed */
-    bool foreign; /* a page of another site sent this, and none of cors_origin */
+    const char *allowed; /* for Access-Control-Allow-Origin, NULL = no such header; borrowed */
+    bool foreign;        /* a page of another site sent this, and none of cors_origin */
     /* Requests for its Host (or for none) are answered: by a Unix socket, where no browser comes;
      * one of allowed_hosts, an address, a name that no public name server knows; any where neither
      * allowed_hosts is set nor only the loopback is listened on. */

@@ -46,6 +46,14 @@ def marks(tree):
 
 
 @rule
+def torn(tree):
+    """clang-format breaks a declaration before its name where the comment behind it is too long."""
+    for f, n, line in tree.lines(tree.product):
+        if re.match(r"\s+\*\w+;\s*/\*", line):
+            yield f"{f}:{n}: the declaration is torn apart: its comment belongs above it"
+
+
+@rule
 def constants(tree):
     """An int that is no enum constant. 64 bits, fractions, strings and macros with arguments stay macros."""
     for f, n, line in tree.lines(tree.product):

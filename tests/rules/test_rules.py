@@ -83,6 +83,7 @@ BREACHES = [
     ("columns", {"README.md": more("long " * 30 + "x\n")}, "README.md:3: 151 columns"),
     ("marks", {"config/buf.c": swap("/* ---- adding ---- */", "/* -- adding -- */")}, "config/buf.c:5: a section"),
     ("marks", {"config/buf.c": swap("/* ---- adding ---- */", "/* ======== */")}, "config/buf.c:5: a section"),
+    ("torn", {"config/buf.h": swap("    char *data;", "    char\n        *data; /* long */")}, "config/buf.h:7: the declaration is torn"),
     ("constants", {"config/buf.c": swap("#include <stdio.h>", "#define MAX_DEPTH 64 /* of groups */")}, "MAX_DEPTH is a constant"),
     ("constants", {"config/buf.c": swap("#include <stdio.h>", "#define BYTES (1U << 20)")}, "config/buf.c:3: BYTES is a constant"),
     ("error-variable", {"config/buf.c": swap("int r =", "int rc =")}, "config/buf.c:9: rc"),

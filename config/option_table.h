@@ -118,6 +118,8 @@
       "print the metrics under another server's names as well")                                    \
     X(CHOICE, log_level, "info", "error|warn|info|debug", 0, 0, TR_FOR_ALL, TR_RELOAD,             \
       "what the log shows")                                                                        \
+    X(BOOL, log_prompts, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                             \
+      "log how each request's body begins")                                                        \
     X(CHOICE, log_format, "text", "text|json", 0, 0, TR_FOR_ALL, TR_RELOAD,                        \
       "form of the log lines on stderr")                                                           \
     X(INT, max_tokens, "256", NULL, 1, 1 << 30, TR_FOR_GENERATE, 0, "longest answer")              \

@@ -68,7 +68,7 @@ static void add_time(struct tr_buf *line)
 }
 
 static void add_json(struct tr_buf *line, enum srv_log_level level, const char *request,
-                     const char *text)
+                     const char *text, const struct tr_buf *fields)
 {
     tr_buf_adds(line, "{\"time\": \"");
     add_time(line);
@@ -79,6 +79,8 @@ static void add_json(struct tr_buf *line, enum srv_log_level level, const char *
     }
     tr_buf_adds(line, ", \"message\": ");
     tr_json_quote(line, text, strlen(text));
+    if (fields)
+        tr_buf_add(line, fields->data, fields->len);
     tr_buf_addc(line, '}');
 }
 
@@ -104,7 +106,7 @@ static void add_plain(struct tr_buf *line, const char *s)
 }
 
 static void add_text(struct tr_buf *line, enum srv_log_level level, const char *request,
-                     const char *text)
+                     const char *text, const struct tr_buf *fields)
 {
     add_time(line);
     tr_buf_addf(line, " %-5s ", level_names[level]);
@@ -114,15 +116,17 @@ static void add_text(struct tr_buf *line, enum srv_log_level level, const char *
         tr_buf_adds(line, "] ");
     }
     add_plain(line, text);
+    if (fields && fields->len > 0)
+        add_plain(line, fields->data);
 }
 
 static void make_line(struct tr_buf *line, enum srv_log_level level, const char *request,
-                      const char *text)
+                      const char *text, const struct tr_buf *fields)
 {
     if (as_json)
-        add_json(line, level, request, text);
+        add_json(line, level, request, text, fields);
     else
-        add_text(line, level, request, text);
+        add_text(line, level, request, text, fields);
     tr_buf_addc(line, '\n');
 }
 
@@ -169,7 +173,7 @@ static void report_dropped(void)
     snprintf(text, sizeof text, "%llu lines of the log were dropped: nobody read it",
              (unsigned long long)ring.unreported);
     ring.unreported = 0;
-    make_line(&line, SRV_LOG_WARN, NULL, text);
+    make_line(&line, SRV_LOG_WARN, NULL, text, NULL);
     if (!line.oom)
         put(line.data, line.len);
     tr_buf_done(&line);
@@ -250,6 +254,16 @@ static void emit(const char *bytes, size_t n)
     uv_mutex_unlock(&ring.mutex);
 }
 
+static void log_line(enum srv_log_level level, const char *request, const char *text,
+                     const struct tr_buf *fields)
+{
+    struct tr_buf line = {0};
+    make_line(&line, level, request, text, fields);
+    if (!line.oom)
+        emit(line.data, line.len);
+    tr_buf_done(&line);
+}
+
 void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...)
 {
     if ((int)level > max_level)
@@ -259,12 +273,40 @@ void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    log_line(level, request, text, NULL);
+}
 
-    struct tr_buf line = {0};
-    make_line(&line, level, request, text);
-    if (!line.oom)
-        emit(line.data, line.len);
-    tr_buf_done(&line);
+void srv_log_with(enum srv_log_level level, const char *request, const struct tr_buf *fields,
+                  const char *fmt, ...)
+{
+    if ((int)level > max_level)
+        return;
+    char text[MAX_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_line(level, request, text, fields);
+}
+
+/* What a reader of name=value cannot take bare. */
+static bool needs_quotes(const char *value)
+{
+    return !*value || value[strcspn(value, " \t\"=\\")] != '\0';
+}
+
+void srv_log_text(struct tr_buf *fields, const char *name, const char *value)
+{
+    tr_buf_addf(fields, as_json ? ", \"%s\": " : " %s=", name);
+    if (as_json || needs_quotes(value))
+        tr_json_quote(fields, value, strlen(value));
+    else
+        tr_buf_adds(fields, value);
+}
+
+void srv_log_number(struct tr_buf *fields, const char *name, int decimals, double value)
+{
+    tr_buf_addf(fields, as_json ? ", \"%s\": %.*f" : " %s=%.*f", name, decimals, value);
 }
 
 void srv_log_draw(const char *text)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "config/base.h"
+#include "config/buf.h"
 
 /* In the order of the option log_level. */
 enum srv_log_level { SRV_LOG_ERROR, SRV_LOG_WARN, SRV_LOG_INFO, SRV_LOG_DEBUG };
@@ -31,5 +32,11 @@ uint64_t srv_log_dropped(void);
 void srv_log_draw(const char *text);
 /* request: its id, NULL = none. */
 void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...) TR_PRINTF(3, 4);
+/* What a line tells beside its message, gathered in a buffer: " name=value" of text, members of
+ * JSON. */
+void srv_log_text(struct tr_buf *fields, const char *name, const char *value);
+void srv_log_number(struct tr_buf *fields, const char *name, int decimals, double value);
+void srv_log_with(enum srv_log_level level, const char *request, const struct tr_buf *fields,
+                  const char *fmt, ...) TR_PRINTF(4, 5);
 
 #endif

@@ -235,6 +235,19 @@ static int take_names(struct srv *s)
     return 0;
 }
 
+/* What answers depend on, and what memory is taken from now on. */
+static void log_plan(const struct srv *s)
+{
+    const struct tr_engine_info *i = s->info;
+    char weights[24], cache[24], step[24], all[24];
+    srv_log(SRV_LOG_INFO, NULL,
+            "fingerprint %s, threads %s; memory: weights %s + cache %s + buffers of a step %s = %s",
+            s->fingerprint, s->options->threads ? "as set" : "by affinity and CPU quota",
+            srv_bytes_text(weights, i->weight_bytes), srv_bytes_text(cache, i->kv_cache_bytes),
+            srv_bytes_text(step, i->buffer_bytes),
+            srv_bytes_text(all, i->weight_bytes + i->kv_cache_bytes + i->buffer_bytes));
+}
+
 static int begin_serving(struct srv *s)
 {
     s->info = tr_engine_info(s->engine);
@@ -255,6 +268,7 @@ static int begin_serving(struct srv *s)
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%.40s%s%s", s->info->fingerprint,
              *defaults ? "_" : "", defaults);
     srv_log_engine(s->info);
+    log_plan(s);
     r = open_port(s, &s->error);
     if (r == 0)
         r = srv_confine_ready(s->options, &s->error);

@@ -90,10 +90,12 @@ static void on_stop(struct srv_req *req)
     struct srv_call *c = req->owner;
     c->dead = true;
     c->srv->metrics.cancelled_calls++;
-    if (c->work.aside)
+    if (c->work.aside) {
         srv_work_cancel(&c->work);
-    else
-        cancel_jobs(c);
+        return;
+    }
+    cancel_jobs(c);
+    srv_measure_ledger(c); /* as far as it came: the request leaves */
 }
 
 static const struct srv_generator generator = {on_proceed, on_stop};
@@ -110,6 +112,7 @@ static void finish(struct srv_call *c)
     }
     if (req->out.oom && !c->err.code)
         tr_err_set(&c->err, TR_ENOMEM, NULL, "out of memory for the answer");
+    srv_measure_ledger(c);
     srv_measure_call(c);
     if (c->err.code && c->begun) {
         if (req->out.oom)

@@ -1,6 +1,7 @@
 #include "server/call/measure.h"
 
 #include "config/clock.h"
+#include "server/call/usage.h"
 #include "server/server.h"
 
 void srv_measure_token(const struct srv_choice *ch, int64_t now_ns)
@@ -18,6 +19,40 @@ static enum srv_reason reason_of(const struct srv_call *c, const struct srv_choi
     if (c->err.code)
         return c->err.code == TR_ECANCELED ? SRV_REASON_ABORT : SRV_REASON_ERROR;
     return ch->stop == SRV_STOP_LENGTH ? SRV_REASON_LENGTH : SRV_REASON_STOP;
+}
+
+/* Mean time of a token after the first; 0: there was none. */
+static double token_ns(const struct srv_call *c, long long answer)
+{
+    return answer > c->n_choices ? (double)(c->last_ns - c->first_ns) /
+                                       (double)(answer - c->n_choices) * (double)c->n_choices
+                                 : 0.0;
+}
+
+void srv_measure_ledger(const struct srv_call *c)
+{
+    struct srv_ledger *l = &c->req->ledger;
+    struct srv_usage u = srv_usage_of(c);
+    int64_t queue_ns = 0;
+    for (int i = 0; i < c->n_jobs; i++)
+        queue_ns = TR_MAX(queue_ns, c->jobs[i].usage.queue_ns);
+    *l = (struct srv_ledger){.made = true,
+                             .begun = c->first_ns != 0,
+                             .constrained = c->asked && c->asked->grammar,
+                             .prompt = u.prompt,
+                             .cached = u.cached,
+                             .completion = u.completion,
+                             .queue_ms = (double)queue_ns * 1e-6,
+                             .first_ms = (double)(c->first_ns - c->context.begun_ns) * 1e-6,
+                             .token_ms = token_ns(c, u.completion) * 1e-6};
+    for (int i = 0; i < c->n_choices; i++)
+        l->tool_calls += c->choices[i].turn.n_calls;
+    if (c->err.code)
+        l->finish = "error";
+    else if (l->tool_calls > 0)
+        l->finish = "tool_calls";
+    else if (c->n_choices > 0)
+        l->finish = srv_choice_reason(&c->choices[0]);
 }
 
 void srv_measure_call(const struct srv_call *c)
@@ -45,7 +80,5 @@ void srv_measure_call(const struct srv_call *c)
     if (c->params.max_tokens >= 0)
         srv_metrics_observe(m, SRV_HIST_MAX_TOKENS, (double)c->params.max_tokens);
     if (answer > c->n_choices)
-        srv_metrics_observe(m, SRV_HIST_TPOT,
-                            (double)(c->last_ns - c->first_ns) * 1e-9 /
-                                (double)(answer - c->n_choices) * (double)c->n_choices);
+        srv_metrics_observe(m, SRV_HIST_TPOT, token_ns(c, answer) * 1e-9);
 }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "config/clock.h"
+#include "server/http/access.h"
 #include "server/http/conn.h"
 #include "server/http/head.h"
 #include "server/http/origin.h"
@@ -29,10 +30,6 @@ enum {
     ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
 };
 
-static const char *const methods[] = {
-    [SRV_METHOD_GET] = "GET",       [SRV_METHOD_HEAD] = "HEAD",       [SRV_METHOD_POST] = "POST",
-    [SRV_METHOD_DELETE] = "DELETE", [SRV_METHOD_OPTIONS] = "OPTIONS", [SRV_METHOD_OTHER] = "other"};
-
 /* ---- the request arrives ---- */
 
 static enum MHD_Result send_reply(struct srv_req *req);
@@ -45,7 +42,7 @@ static uint64_t bodies_max(const struct srv *s)
 static enum srv_method method_of(const char *name)
 {
     int i = 0;
-    while (i < SRV_METHOD_OTHER && strcmp(name, methods[i]) != 0)
+    while (i < SRV_METHOD_OTHER && strcmp(name, srv_method_name((enum srv_method)i)) != 0)
         i++;
     return (enum srv_method)i;
 }
@@ -68,6 +65,7 @@ static bool keep_head(struct srv_req *req, const struct srv_head *head, const ch
         memcpy(req->id, head->request_id, strlen(head->request_id) + 1);
     else
         snprintf(req->id, sizeof req->id, "req-%016llx", (unsigned long long)req->number);
+    srv_access_trace(req, head->traceparent);
     req->length = head->length;
     req->strict = req->srv->options->strict;
     req->origin = origin ? strdup(origin) : NULL;
@@ -192,16 +190,6 @@ enum MHD_Result srv_exchange_on_request(void *cls, struct MHD_Connection *mhd, c
     return MHD_YES;
 }
 
-/* Probes and scrapes that went well come every second: they are for the curious. */
-static void log_access(const struct srv_req *req)
-{
-    bool routine = req->route && req->route->flags & SRV_ROUTE_ALWAYS && req->status == 200;
-    srv_log(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, "%s %s %d %llu bytes %.1f ms%s",
-            methods[req->method], req->path ? req->path : "-", req->gone ? 499 : req->status,
-            (unsigned long long)req->sent, (double)(tr_clock_ns() - req->begun_ns) * 1e-6,
-            req->gone ? " (client gone)" : "");
-}
-
 void srv_exchange_leave(struct srv_req *req, bool gone)
 {
     struct srv_conn *c = req->conn;
@@ -212,7 +200,7 @@ void srv_exchange_leave(struct srv_req *req, bool gone)
         generator->stop(req);
     srv_metrics_request(&req->srv->metrics, req->route ? req->route_index : SRV_MAX_ROUTES,
                         req->gone ? 499 : req->status);
-    log_access(req);
+    srv_access_log(req);
     /* Whoever is told to go hears the end of file. */
     if (req->close || req->srv->closing)
         shutdown(c->fd, SHUT_RD);

@@ -98,6 +98,7 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
         {"content-encoding", &h->content_encoding, NULL},
         {"expect", &h->expect, NULL},
         {"x-request-id", &h->request_id, NULL},
+        {"traceparent", &h->traceparent, NULL},
         {"content-length", &h->content_length, &h->n_content_length},
         {"transfer-encoding", &h->transfer_encoding, &h->n_transfer_encoding},
         {"host", &h->host, &h->n_host},

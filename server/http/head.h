@@ -17,8 +17,8 @@
  * call of the handler: nothing keeps a srv_head, what is needed later is copied or worked out. */
 struct srv_head {
     const char *authorization, *api_key, *origin, *request_headers, *private_network, *fetch_site,
-        *content_type, *content_encoding, *expect, *request_id, *transfer_encoding, *content_length,
-        *host;
+        *content_type, *content_encoding, *expect, *request_id, *traceparent, *transfer_encoding,
+        *content_length, *host;
     int n_content_length, n_transfer_encoding, n_host;
     const char *fault; /* what is wrong with it; NULL = nothing */
     const char *key;   /* that the client showed; NULL = none */

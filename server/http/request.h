@@ -44,6 +44,17 @@ struct srv_generator {
     void (*stop)(struct srv_req *req);    /* the client is gone; comes at most once */
 };
 
+/* What a request's call has come to, for its line in the log. */
+struct srv_ledger {
+    bool made;  /* there was a call */
+    bool begun; /* it has come to a token: the times below are known */
+    bool constrained;
+    long long prompt, cached, completion; /* tokens; cached: of the prompt */
+    double queue_ms, first_ms, token_ms;  /* waiting; to the first token; each token after it */
+    const char *finish;                   /* of its first choice, or "error"; NULL = none */
+    int tool_calls;
+};
+
 struct srv_req {
     struct srv *srv;
     struct srv_conn *conn; /* NULL once the connection has left */
@@ -66,6 +77,8 @@ struct srv_req {
     bool chunked;                  /* the body has no length of its own */
     bool coded;                    /* it is compressed, which is not understood */
     bool strict;                   /* unknown fields are errors */
+    char trace[33], span[17];      /* of the caller's traceparent, "" = none */
+    struct srv_ledger ledger;
 
     struct tr_buf body;
     uint64_t length;   /* Content-Length, 0 if there is none */

@@ -7,7 +7,10 @@
 #include "server/http/head.h"
 #include "server/http/origin.h"
 #include "server/http/reply.h"
+#include "server/log.h"
 #include "server/server.h"
+
+enum { LOGGED_BODY = 1500 }; /* bytes of a body that log_prompts shows */
 
 /* Fills route, route_index and tail. */
 static void find(struct srv_req *req)
@@ -196,6 +199,9 @@ bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
 
 void srv_route_run(struct srv_req *req)
 {
+    if (req->srv->options->log_prompts && req->body.len > 0)
+        srv_log(SRV_LOG_INFO, req->id, "body: %.*s", (int)TR_MIN(req->body.len, LOGGED_BODY),
+                req->body.data);
     const struct srv_route *r = req->route;
     if (req->method == SRV_METHOD_OPTIONS) {
         req->allow = r ? allow_of(r) : "GET, HEAD, POST, OPTIONS";

@@ -72,6 +72,27 @@ static void test_text(void **state)
     assert_matches(logged(), " a\\?31m\\?\\?z\xc3\xa9\\?\n$");
 }
 
+static void test_fields(void **state)
+{
+    (void)state;
+    for (int json = 0; json < 2; json++) {
+        struct tr_buf fields = {0};
+        srv_log_setup(SRV_LOG_INFO, json);
+        srv_log_number(&fields, "ms", 2, 1.5);
+        srv_log_text(&fields, "finish", "stop");
+        srv_log_text(&fields, "key", "a b\"c");
+        srv_log_text(&fields, "none", "");
+        srv_log_with(SRV_LOG_INFO, "r", &fields, "GET %d", 200);
+        srv_log_with(SRV_LOG_DEBUG, "r", &fields, "below the level");
+        tr_buf_done(&fields);
+        assert_matches(logged(),
+                       json ? "^\\{\"time\": \"" TIME "\", \"level\": \"info\", \"request\": \"r\", "
+                              "\"message\": \"GET 200\", \"ms\": 1.50, \"finish\": \"stop\", "
+                              "\"key\": \"a b\\\\\"c\", \"none\": \"\"\\}\n$"
+                            : " info  \\[r\\] GET 200 ms=1\\.50 finish=stop key=\"a b\\\\\"c\" none=\"\"\n$");
+    }
+}
+
 static void test_json(void **state)
 {
     (void)state;
@@ -182,6 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fields, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_json, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_levels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_message_is_cut, set_up, tear_down),

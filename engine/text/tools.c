@@ -6,7 +6,9 @@
 
 enum {
     ARGUMENT_PART = 32, /* bytes of arguments in one event: they reach clients as deltas */
-    OPEN = sizeof TR_TOOL_OPEN - 1
+    OPEN = sizeof TR_TOOL_OPEN - 1,
+    /* What follows a malformed call's tag is read again: behind so many all is content. */
+    MAX_MALFORMED = 64
 };
 
 enum tr_tool_format tr_tool_format_of(const char *s, size_t n)
@@ -87,7 +89,7 @@ static int in_content(struct tr_tool_parser *p, bool *ret_found)
     p->scan = p->tag + OPEN;
     p->depth = 0;
     p->in_string = p->escaped = false;
-    p->json = p->json_end = 0;
+    p->begin = p->json = p->json_end = 0;
     return r;
 }
 
@@ -111,7 +113,10 @@ static int finish_call(struct tr_tool_parser *p, enum tr_tool_found found, size_
         r = emit_call(p, &call);
         tr_buf_drop(&p->held, after);
     } else if (r == 0) {
-        r = release(p, p->tag + OPEN);
+        bool last = ++p->n_malformed == MAX_MALFORMED;
+        if (last)
+            p->format = TR_TOOL_NONE;
+        r = release(p, last ? p->held.len : p->tag + OPEN);
     }
     tr_buf_done(&call.name);
     tr_buf_done(&call.arguments);

@@ -48,12 +48,13 @@ struct tr_tool_parser {
     /* Private. A zeroed rest is the start. */
     struct tr_buf held; /* owned: white space, then perhaps a call or its beginning */
     bool in_call;
-    size_t tag;  /* in a call: where its tag is in held */
-    size_t scan; /* in a call: text up to here has been looked at */
-    int depth;   /* Hermes: open brackets before scan */
+    size_t tag;   /* in a call: where its tag is in held */
+    size_t scan;  /* in a call: text up to here has been looked at */
+    size_t begin; /* XML: text of the body before it is white space */
+    int depth;    /* Hermes: open brackets before scan */
     bool in_string, escaped;
     size_t json, json_end; /* Hermes: the object in held; json_end 0 = not complete */
-    int n_calls;
+    int n_calls, n_malformed;
 };
 
 void tr_tool_parser_done(struct tr_tool_parser *p);

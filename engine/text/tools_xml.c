@@ -10,6 +10,7 @@
  * A value is text without its first and last line break. What it means depends on the type that the
  * tool's schema gives the parameter.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/text/tags.h"
@@ -36,9 +37,9 @@ enum tr_tool_found tr_tool_scan_xml(struct tr_tool_parser *p, size_t *ret_end, s
 {
     const char *s = p->held.data;
     size_t n = p->held.len, body = p->tag + sizeof TR_TOOL_OPEN - 1;
-    size_t first = tr_tool_skip_space(s, body, n);
     bool partial, found;
-    if (!tr_tag_at(s + first, n - first, function_open, &partial))
+    p->begin = tr_tool_skip_space(s, TR_MAX(p->begin, body), n);
+    if (!tr_tag_at(s + p->begin, n - p->begin, function_open, &partial))
         return partial ? TR_TOOL_MORE : TR_TOOL_MALFORMED;
     for (;;) {
         size_t at = p->scan + tr_tag_search(s + p->scan, n - p->scan, TR_TOOL_CLOSE, &found);
@@ -58,22 +59,25 @@ enum tr_tool_found tr_tool_scan_xml(struct tr_tool_parser *p, size_t *ret_end, s
     }
 }
 
-/* The schema of a parameter of a function; absent if nobody states it. */
-static struct tr_json property(struct tr_json chain[static 5], const struct tr_json *tools,
-                               const char *name, const char *key)
+/* Where the types of a function's parameters stand. */
+struct types {
+    struct tr_json tool, function, parameters, properties;
+};
+
+static void find_types(struct types *t, const struct tr_json *tools, const char *name)
 {
     size_t n = tools ? tr_json_size(tools) : 0;
+    *t = (struct types){0};
     for (size_t i = 0; i < n; i++) {
         const char *s;
-        chain[0] = tr_json_at(tools, i);
-        chain[1] = tr_json_get(&chain[0], "function");
-        if (tr_json_string(&chain[1], "name", &s, NULL, NULL) < 0 || strcmp(s, name) != 0)
+        t->tool = tr_json_at(tools, i);
+        t->function = tr_json_get(&t->tool, "function");
+        if (tr_json_string(&t->function, "name", &s, NULL, NULL) < 0 || strcmp(s, name) != 0)
             continue;
-        chain[2] = tr_json_get(&chain[1], "parameters");
-        chain[3] = tr_json_get(&chain[2], "properties");
-        return tr_json_get(&chain[3], key);
+        t->parameters = tr_json_get(&t->function, "parameters");
+        t->properties = tr_json_get(&t->parameters, "properties");
+        return;
     }
-    return (struct tr_json){0};
 }
 
 enum { OTHER = 1, STRING = 2, NULLED = 4 }; /* types a schema allows */
@@ -145,19 +149,20 @@ static void put_value(struct tr_buf *out, const char *s, size_t n, unsigned type
 }
 
 /* The word after `open` at `at`, up to '>'; false if there is none. *at moves behind the '>'. */
-static bool take_word(const char *s, size_t *at, size_t n, const char *open, struct tr_buf *ret)
+static bool take_word(const char *s, size_t *at, size_t n, const char *open, const char **ret,
+                      size_t *ret_n)
 {
     if (!starts(s, *at, n, open))
         return false;
-    size_t begin = *at + strlen(open);
-    const char *close = memchr(s + begin, '>', n - begin);
-    if (!close || close == s + begin || memchr(s + begin, '\n', (size_t)(close - s) - begin) ||
-        memchr(s + begin, '\0', (size_t)(close - s) - begin))
+    const char *begin = s + *at + strlen(open),
+               *close = memchr(begin, '>', (size_t)(s + n - begin));
+    if (!close || close == begin || memchr(begin, '\n', (size_t)(close - begin)) ||
+        memchr(begin, '\0', (size_t)(close - begin)))
         return false;
-    tr_buf_clear(ret);
-    tr_buf_add(ret, s + begin, (size_t)(close - s) - begin);
+    *ret = begin;
+    *ret_n = (size_t)(close - begin);
     *at = (size_t)(close - s) + 1;
-    return !ret->oom;
+    return true;
 }
 
 /* The end of the value that begins at `at`: the closing tag that is followed by another parameter
@@ -177,55 +182,127 @@ static bool find_value(const char *s, size_t at, size_t n, size_t *ret_end, size
     return false;
 }
 
-/* Whether the key has a parameter further on too: the last one counts. */
-static bool repeated(const char *s, size_t at, size_t n, const struct tr_buf *key)
+/* A parameter as it stands in the text. */
+struct parameter {
+    const char *key, *value;
+    size_t key_bytes, value_bytes;
+};
+
+struct parameters {
+    struct parameter *items; /* owned */
+    size_t n, cap;
+    bool oom;
+};
+
+static void add_parameter(struct parameters *list, struct parameter p)
 {
-    struct tr_buf tag = {0};
-    tr_buf_adds(&tag, parameter_open);
-    tr_buf_add(&tag, key->data, key->len);
-    tr_buf_addc(&tag, '>');
-    bool found = !tag.oom && memmem(s + at, n - at, tag.data, tag.len);
-    tr_buf_done(&tag);
-    return found;
+    if (list->n == list->cap) {
+        size_t cap = TR_MAX(list->cap * 2, 8);
+        struct parameter *grown = realloc(list->items, cap * sizeof *grown);
+        list->oom |= !grown;
+        if (!grown)
+            return;
+        list->items = grown;
+        list->cap = cap;
+    }
+    list->items[list->n++] = p;
 }
 
-static bool read_parameters(const struct tr_json *tools, const char *s, size_t at, size_t n,
-                            struct tr_tool_call *ret, struct tr_buf *key)
+static int by_place(const void *a, const void *b)
 {
-    tr_buf_addc(&ret->arguments, '{');
-    for (bool first = true;;) {
+    const struct parameter *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct parameter *x = a, *y = b;
+    int r = memcmp(x->key, y->key, TR_MIN(x->key_bytes, y->key_bytes));
+    if (r == 0)
+        r = (x->key_bytes > y->key_bytes) - (x->key_bytes < y->key_bytes);
+    return r ? r : by_place(a, b);
+}
+
+static bool same_key(const struct parameter *x, const struct parameter *y)
+{
+    return x->key_bytes == y->key_bytes && memcmp(x->key, y->key, x->key_bytes) == 0;
+}
+
+/* Of parameters with the same key the last one counts. */
+static void drop_repeated(struct parameters *list)
+{
+    size_t kept = 0;
+    if (list->n < 2)
+        return;
+    qsort(list->items, list->n, sizeof *list->items, by_key);
+    for (size_t i = 0; i < list->n; i++)
+        if (i + 1 == list->n || !same_key(&list->items[i], &list->items[i + 1]))
+            list->items[kept++] = list->items[i];
+    list->n = kept;
+    qsort(list->items, list->n, sizeof *list->items, by_place);
+}
+
+/* The parameters up to the end of the function, and nothing behind it. */
+static bool find_parameters(const char *s, size_t at, size_t n, struct parameters *ret)
+{
+    for (;;) {
         size_t end, after;
+        struct parameter p;
         at = tr_tool_skip_space(s, at, n);
         if (at == n || starts(s, at, n, function_close))
             break;
-        if (!take_word(s, &at, n, parameter_open, key) || !find_value(s, at, n, &end, &after))
+        if (!take_word(s, &at, n, parameter_open, &p.key, &p.key_bytes) ||
+            !find_value(s, at, n, &end, &after))
             return false;
-        if (!repeated(s, after, n, key)) {
-            struct tr_json chain[5], schema = property(chain, tools, ret->name.data, key->data);
-            tr_buf_adds(&ret->arguments, first ? "" : ", ");
-            tr_json_quote(&ret->arguments, key->data, key->len);
-            tr_buf_adds(&ret->arguments, ": ");
-            size_t begin = at + (at < end && s[at] == '\n');
-            size_t stop = end - (end > begin && s[end - 1] == '\n');
-            put_value(&ret->arguments, s + begin, stop - begin, types_of(&schema, 4));
-            first = false;
-        }
+        size_t begin = at + (at < end && s[at] == '\n');
+        p.value = s + begin;
+        p.value_bytes = end - (end > begin && s[end - 1] == '\n') - begin;
+        add_parameter(ret, p);
         at = after;
     }
-    tr_buf_addc(&ret->arguments, '}');
     if (at < n)
         at = tr_tool_skip_space(s, at + sizeof function_close - 1, n);
     return at == n;
 }
 
+static void put_parameters(struct tr_buf *out, const struct parameters *list,
+                           const struct types *types)
+{
+    struct tr_buf key = {0};
+    tr_buf_addc(out, '{');
+    for (size_t i = 0; i < list->n; i++) {
+        const struct parameter *p = &list->items[i];
+        tr_buf_clear(&key);
+        tr_buf_add(&key, p->key, p->key_bytes);
+        struct tr_json schema = {0};
+        if (!key.oom)
+            schema = tr_json_get(&types->properties, key.data);
+        tr_buf_adds(out, i > 0 ? ", " : "");
+        tr_json_quote(out, p->key, p->key_bytes);
+        tr_buf_adds(out, ": ");
+        put_value(out, p->value, p->value_bytes, types_of(&schema, 4));
+    }
+    tr_buf_addc(out, '}');
+    out->oom |= key.oom;
+    tr_buf_done(&key);
+}
+
 int tr_tool_read_xml(const struct tr_json *tools, const char *body, size_t n,
                      struct tr_tool_call *ret, bool *ret_ok)
 {
-    struct tr_buf key = {0};
-    size_t at = tr_tool_skip_space(body, 0, n);
-    *ret_ok = take_word(body, &at, n, function_open, &ret->name) &&
-              read_parameters(tools, body, at, n, ret, &key);
-    bool oom = key.oom || ret->name.oom || ret->arguments.oom;
-    tr_buf_done(&key);
+    struct parameters list = {0};
+    const char *name;
+    size_t name_bytes, at = tr_tool_skip_space(body, 0, n);
+    *ret_ok = take_word(body, &at, n, function_open, &name, &name_bytes) &&
+              find_parameters(body, at, n, &list);
+    if (*ret_ok) {
+        tr_buf_add(&ret->name, name, name_bytes);
+        drop_repeated(&list);
+        struct types types;
+        find_types(&types, tools, ret->name.oom ? "" : ret->name.data);
+        put_parameters(&ret->arguments, &list, &types);
+    }
+    bool oom = list.oom || ret->name.oom || ret->arguments.oom;
+    free(list.items);
     return oom ? TR_ENOMEM : 0;
 }

@@ -156,6 +156,14 @@ static const struct row rows[] = {
      true,
      "",
      {{"f", "{\"i\": 2}"}}},
+    /* A value that spells another parameter's tag. */
+    {X,
+     "<tool_call><function=f><parameter=i>1</parameter><parameter=s>see <parameter=i> there"
+     "</parameter></function></tool_call>",
+     true,
+     true,
+     "",
+     {{"f", "{\"i\": 1, \"s\": \"see <parameter=i> there\"}"}}},
     {X, "<tool_call>\n<function=f>\n<parameter=s>\na", false, true, "", {{0}}},
     {X, "x <tool_call>\n<functio", true, true, "x <tool_call>\n<functio", {{0}}},
     {X, "<tool_call>hi</tool_call>", true, true, "<tool_call>hi</tool_call>", {{0}}},
@@ -251,6 +259,59 @@ static void every_cut_gives_the_same(void **state)
     tr_json_free(doc);
 }
 
+/* Many parameters, each of them twice: quadratic work would take minutes. */
+static void many_parameters(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    struct record r = {0};
+    struct tr_buf text = {0}, want = {0};
+    tr_buf_adds(&text, "<tool_call><function=f>");
+    for (int i = 0; i < 2 * N; i++)
+        tr_buf_addf(&text, "<parameter=k%d>%d</parameter>", i % N, i);
+    tr_buf_adds(&text, "</function></tool_call>");
+    for (int i = 0; i < N; i++)
+        tr_buf_addf(&want, "%s\"k%d\": \"%d\"", i ? ", " : "{", i, i + N);
+    tr_buf_addc(&want, '}');
+    struct tr_tool_parser p = {.format = X, .parallel = true, .fn = note, .arg = &r};
+    assert_int_equal(tr_tool_parser_add(&p, text.data, text.len), 0);
+    assert_int_equal(tr_tool_parser_end(&p, true), 0);
+    tr_tool_parser_done(&p);
+    assert_int_equal(r.n_calls, 1);
+    assert_true(r.arguments[0].len == want.len &&
+                memcmp(r.arguments[0].data, want.data, want.len) == 0);
+    tr_buf_done(&r.name[0]);
+    tr_buf_done(&r.arguments[0]);
+    tr_buf_done(&text);
+    tr_buf_done(&want);
+}
+
+/* Beginnings of calls that never end: looking through the rest again behind each would take
+ * minutes. */
+static void many_malformed(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tr_tool_format format;
+        const char *piece;
+    } cases[] = {{H, "<tool_call>{"}, {X, "<tool_call><function=f>"}};
+    for (size_t i = 0; i < TR_ARRAY_LEN(cases); i++) {
+        struct record r = {0};
+        struct tr_buf text = {0};
+        for (int k = 0; k < 200000; k++)
+            tr_buf_adds(&text, cases[i].piece);
+        struct tr_tool_parser p = {
+            .format = cases[i].format, .parallel = true, .fn = note, .arg = &r};
+        assert_int_equal(tr_tool_parser_add(&p, text.data, text.len), 0);
+        assert_int_equal(tr_tool_parser_end(&p, true), 0);
+        tr_tool_parser_done(&p);
+        assert_int_equal(r.n_calls, 0);
+        assert_true(r.content.len == text.len && memcmp(r.content.data, text.data, text.len) == 0);
+        tr_buf_done(&r.content);
+        tr_buf_done(&text);
+    }
+}
+
 static int refuse(void *arg, const struct tr_tool_event *e)
 {
     (void)arg;
@@ -285,6 +346,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same),
+        cmocka_unit_test(many_parameters),
+        cmocka_unit_test(many_malformed),
         cmocka_unit_test(an_error_of_the_receiver_comes_out),
         cmocka_unit_test(the_template_tells_the_format),
     };

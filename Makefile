@@ -33,7 +33,7 @@ SAN_FLAGS := $(SAN_FLAGS_$(SAN))
 BASE_FLAGS := -std=c17 -D_GNU_SOURCE -I. -ffp-contract=off -fno-omit-frame-pointer -pthread
 ALL_CFLAGS  = $(BASE_FLAGS) $(CFLAGS) $(WARN) $(WERROR) $(HARDEN) $(SAN_FLAGS) $(CPPFLAGS) -MMD -MP
 ALL_LDFLAGS = $(LDFLAGS) $(SAN_FLAGS) -pthread -Wl,-z,relro,-z,now
-LIBS       := -lmicrohttpd -lseccomp -luv -ljansson -lpcre2-8 -lutf8proc -lopenblas -lm
+LIBS       := -lmicrohttpd -lgnutls -lseccomp -luv -ljansson -lpcre2-8 -lutf8proc -lopenblas -lm
 
 # One instruction set a file; no other file has any. clang with coverage and UndefinedBehaviorSanitizer together takes a
 # quarter of an hour for an unrolled kernel; the fuzz targets read files and requests, and do without the latter there.

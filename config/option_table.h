@@ -103,9 +103,10 @@
       "/metrics needs an API key, too")                                                            \
     X(LIST, cors_origin, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                \
       "origins whose pages may call from a browser; * = any")                                      \
-    X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                 \
+    X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, TR_RELOAD,                 \
       "certificate chain (PEM) for HTTPS")                                                         \
-    X(STRING, tls_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "its private key (PEM)")         \
+    X(STRING, tls_key, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, TR_RELOAD,                  \
+      "its private key (PEM)")                                                                     \
     X(STRING, user, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                             \
       "become this user (name or number) once the port is bound")                                  \
     X(CHOICE, confine, "auto", "auto|off|strict", 0, 0, TR_FOR_SERVE, 0,                           \

@@ -3,11 +3,8 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
-import ssl
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -482,53 +479,6 @@ def test_usage_of_a_request_that_was_cut(loop):
     assert r["usage"]["completion_tokens"] == sum(len(c["token_ids"]) for c in r["choices"])
     r = d.complete(prompt="\n", max_tokens=100, stop="L2L1L2", return_token_ids=True)
     assert r["usage"]["completion_tokens"] == len(r["choices"][0]["token_ids"]) == 4 and r["choices"][0]["text"] == "L1"
-
-
-def certificate(folder, name):
-    """A self-signed certificate of the name for 127.0.0.1; returns the two files."""
-    if not shutil.which("openssl"):
-        pytest.skip("openssl makes the certificate")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
-                    "-out", cert, "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
-                   check=True, capture_output=True)
-    return cert, key
-
-
-def test_https_and_a_new_certificate(daemon, tmp_path):
-    """New connections get the new certificate; those that are open go on."""
-    cert, key = certificate(tmp_path, "old")
-    d = daemon(tls_cert=cert, tls_key=key)
-    assert d.scheme == "https"
-
-    def connect():
-        context = ssl.create_default_context(cafile=cert)
-        s = context.wrap_socket(d.socket(), server_hostname="127.0.0.1")
-        return s, dict(x[0] for x in s.getpeercert()["subject"])["commonName"]
-
-    def ask(s, f):
-        body = json.dumps({"prompt": "Once", "max_tokens": 3, "stream": True}).encode()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
-                  + body)
-        status, _, answer = harness.read_reply(f)
-        assert status == 200 and answer.endswith(b"data: [DONE]\n\n")
-
-    s, name = connect()
-    with s, s.makefile("rb") as f:
-        assert name == "old"
-        ask(s, f)
-        certificate(tmp_path, "new")
-        d.signal(signal.SIGHUP)
-        d.wait_log("options reloaded")
-        ask(s, f)
-        s2, name = connect()
-        with s2, s2.makefile("rb") as f2:
-            assert name == "new"
-            ask(s2, f2)
-        ask(s, f)
-    cert.write_text("nonsense")
-    d.signal(signal.SIGHUP)
-    d.wait_log("old certificate stays")
 
 
 def test_an_upload_under_way_at_the_end_hears_so(daemon):

@@ -97,6 +97,8 @@
       "bearer keys that are let in")                                                               \
     X(STRING, api_key_file, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                             \
       "file with more keys, one a line")                                                           \
+    X(LIST, priority_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                   \
+      "more keys that are let in: the priority of their requests counts before other keys'")       \
     X(LIST, allowed_hosts, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                              \
       "Host names that are answered; none: any, or local ones when bound to the loopback")         \
     X(BOOL, protect_metrics, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                         \

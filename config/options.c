@@ -378,6 +378,16 @@ static int read_keys(struct tr_options *o, struct tr_err *err)
     return r;
 }
 
+/* Keys of any kind let in. */
+static int add_priority_keys(struct tr_options *o, struct tr_err *err)
+{
+    const struct tr_option *row = find_row("api_key", strlen("api_key"));
+    int r = 0;
+    for (size_t i = 0; i < o->priority_key.n && r == 0; i++)
+        r = tr_option_set(row, o, o->priority_key.items[i], err);
+    return r;
+}
+
 /* What no single row can check. */
 static int check_together(const struct tr_options *o, struct tr_err *err)
 {
@@ -409,6 +419,8 @@ int tr_options_parse(struct tr_options *ret, int argc, char *const *argv, char *
             r = check_together(&o, err);
         if (r == 0)
             r = read_keys(&o, err);
+        if (r == 0)
+            r = add_priority_keys(&o, err);
     }
     if (r < 0) {
         tr_options_done(&o);

@@ -338,6 +338,7 @@ static struct srv_context context_of(const struct srv_req *req)
         .strict = s->options->strict,
         .timeout_ms = s->options->request_timeout,
         .tenant = req->tenant,
+        .across = req->across,
         .hash_key = {s->hash_key[0], s->hash_key[1]},
         .begun_ns = req->begun_ns,
         .random = req->number ^ s->hash_key[1],

@@ -48,6 +48,7 @@ struct srv_context {
     bool strict;
     int64_t timeout_ms; /* 0 = none */
     uint64_t tenant;    /* hash of the key the client showed */
+    bool across;        /* whose requests' priority counts before other keys' */
     uint64_t hash_key[2];
     int64_t begun_ns; /* CLOCK_MONOTONIC of the request */
     uint64_t random;  /* the seed if the client gives none */

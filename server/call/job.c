@@ -257,6 +257,7 @@ static int make_asked(struct srv_call *c, struct tr_err *err)
     job->ignore_eos = p->ignore_eos;
     job->prompt_logprobs = (int)TR_MAX(p->prompt_logprobs, p->echo ? p->logprobs : -1);
     job->priority = (int)p->priority;
+    job->priority_across = x->across;
     job->tenant = x->tenant;
     job->cache_prompt = p->cache_prompt;
     if (x->timeout_ms > 0)

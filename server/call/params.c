@@ -79,7 +79,7 @@ static const struct srv_field common[] = {
     SRV_OPT_INT_FIELD("truncate_prompt_tokens", AT(truncate_prompt_tokens), 1, INT_MAX, 0,
                       "keep the last tokens of the prompt only"),
     SRV_INT_FIELD("priority", AT(priority), INT_MIN, INT_MAX, 0,
-                  "lower is served earlier, among the requests of one key"),
+                  "lower is served earlier, among the requests of one key (see priority_key)"),
     SRV_VALUE_FIELD("request_id", AT(request_id),
                     "\"type\":[\"string\",\"null\"],\"maxLength\":128",
                     "becomes part of the answer's id"),

@@ -70,6 +70,7 @@ struct srv_req {
     int route_index;               /* in srv.routes */
     const char *tail;              /* what follows the route's prefix */
     uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
+    bool across;                   /* its priority counts before other keys' requests */
     uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */
     char *origin;                  /* owned: for Access-Control-Allow-Origin, NULL = not sent */
     char *asked_headers;           /* owned: of a preflight, NULL = none */

@@ -54,17 +54,20 @@ static bool equal_keys(const char *shown, const char *key)
     return diff == 0;
 }
 
+static bool is_among(const char *shown, const struct tr_strings *keys)
+{
+    bool found = false;
+    for (size_t i = 0; shown && i < keys->n; i++)
+        found |= equal_keys(shown, keys->items[i]);
+    return found;
+}
+
 static bool may_enter(const struct srv_req *req, const char *shown)
 {
     const struct tr_strings *keys = &req->srv->options->api_key;
     bool open = req->route->flags & SRV_ROUTE_OPEN &&
                 !(req->route->flags & SRV_ROUTE_PROTECTED && req->srv->options->protect_metrics);
-    if (keys->n == 0 || open)
-        return true;
-    bool found = false;
-    for (size_t i = 0; shown && i < keys->n; i++)
-        found |= equal_keys(shown, keys->items[i]);
-    return found;
+    return keys->n == 0 || open || is_among(shown, keys);
 }
 
 static bool is_json(const char *content_type)
@@ -106,6 +109,7 @@ static void identify(struct srv_req *req, const char *key)
     struct tr_hash owner = tr_hash(key, strlen(key));
     req->key_hash[0] = owner.lo;
     req->key_hash[1] = owner.hi;
+    req->across = is_among(key, &s->options->priority_key);
 }
 
 static bool is_coded(const char *content_encoding)

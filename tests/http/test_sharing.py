@@ -81,6 +81,21 @@ def test_priority_counts_within_a_key(daemon):
         r.close()
 
 
+def test_a_key_whose_priority_counts_across_keys(daemon):
+    """It is let in as other keys are, and its requests of a better priority leave the queue before others'."""
+    d = daemon(priority_key="boss", api_key="a,b", max_sequences=4, kv_cache="256MiB")
+    assert d.post("/v1/completions", LONG).status == 401
+    for name, passes in (("a", False), ("boss", True)):
+        crowd = [Reader(d, {**LONG, "max_tokens": 500, "prompt": f"{i}", "priority": -1}, key(name)) for i in range(12)]
+        harness.wait_for(lambda: sum(r.begun.is_set() for r in crowd) >= 4)
+        ask = {"prompt": "hello", "max_tokens": 1, "priority": -1000}
+        assert d.post("/v1/completions", ask, headers=key("b")).status == 200
+        assert (gauge(d, "requests_waiting") == 0) == passes
+        for r in crowd:
+            r.close()
+        harness.wait_for(lambda: gauge(d, "requests_running") == 0)
+
+
 def test_a_past_is_no_debt(daemon):
     """A key that was alone for long is not put back behind a flood of one that began to ask only now."""
     d = daemon(api_key="a,b", kv_cache="256MiB")

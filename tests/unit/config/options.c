@@ -198,6 +198,11 @@ static void test_lists(void **state)
     assert_string_equal(o.api_key.items[1], "file-key");
     assert_string_equal(o.api_key.items[2], "other");
     tr_options_done(&o);
+    /* A key with a right of its own shuts the door as any other. */
+    assert_int_equal(parse(&s, &o, "--priority-key p", "TRINITYD_API_KEY=k", NULL), 0);
+    assert_int_equal(o.api_key.n, 2);
+    assert_string_equal(o.api_key.items[1], "p");
+    tr_options_done(&o);
 }
 
 static void test_commands(void **state)

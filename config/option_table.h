@@ -82,11 +82,13 @@
     X(DURATION, request_timeout, "none", "none", 1, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,     \
       "longest life of a request, its time in the queue included")                                 \
     X(DURATION, idle_timeout, "75s", NULL, 100, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,         \
-      "idle keep-alive connections and slow request bodies are closed after this")                 \
+      "idle keep-alive connections are closed after this, and bodies and answers that move less "  \
+      "than 1000 bytes a second in it; 16 KiB a second are always enough")                         \
     X(SIZE, stream_buffer, "1MiB", NULL, 4096, 1 << 30, TR_FOR_SERVE, TR_RELOAD,                   \
       "unread bytes of a stream at which its request pauses")                                      \
     X(DURATION, stream_stall, "60s", NULL, 100, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,         \
-      "a stream that is not read for this long is cancelled")                                      \
+      "a stream that is not read for this long is cancelled; a reader of 16 KiB a second never "   \
+      "is")                                                                                        \
     X(DURATION, stream_ping, "10s", "off", 10, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,          \
       "a comment line on a stream that was silent this long")                                      \
     X(DURATION, drain_delay, "0s", NULL, 0, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,             \

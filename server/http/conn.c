@@ -21,10 +21,13 @@
 #include "server/server.h"
 
 enum {
-    MIN_RATE = 1000,  /* bytes a second: a body or an answer that is slower ends */
-    SWALLOWS = 16,    /* pieces of a head that is refused */
-    LOOKS = 4,        /* at its progress, in the time after which silence ends it */
-    PROBE_SLOTS = 16, /* beyond max_connections, for those who ask how it goes */
+    MIN_RATE = 1000,       /* bytes a second: a body or an answer that is slower ends */
+    FAIR_RATE = 16 * 1024, /* bytes a second: a reader that takes so many is never cut */
+    AHEAD_MAX_MS = 30000,  /* what it takes at once counts for so long, */
+    AHEAD_TIMES = 8,       /* or for so many times what silence may last */
+    SWALLOWS = 16,         /* pieces of a head that is refused */
+    LOOKS = 4,             /* at its progress, in the time after which silence ends it */
+    PROBE_SLOTS = 16,      /* beyond max_connections, for those who ask how it goes */
     DEAD_PEER_MS = 60000,
     SEND_BYTES = 128 * 1024 /* the kernel's part of an answer nobody reads; it may double it */
 };
@@ -191,21 +194,33 @@ static int64_t patience(const struct srv_conn *c)
     return 0;
 }
 
-/* Silent for its patience, or in so long a time slower than MIN_RATE. */
+/*
+ * Silent for its patience, or in so long a time slower than MIN_RATE.
+ *
+ * A reader's kernel asks for more when a good part of its buffer is free: however steadily it
+ * reads, bytes leave in bursts, some seconds apart. So a burst counts until it would be read at
+ * FAIR_RATE.
+ */
 static bool is_slow(struct srv_conn *c, int64_t ms, int64_t now)
 {
     int64_t bytes = moved(c);
+    bool reads = c->req->phase == SRV_PHASE_SENDING;
     if (c->fresh) {
         c->base = bytes;
         c->window = now;
-    } else if (bytes != c->seen) {
+    }
+    if (bytes != c->seen) {
+        int64_t most = TR_MIN((int64_t)AHEAD_MAX_MS, ms * AHEAD_TIMES);
         c->since = now;
+        if (reads)
+            c->ahead =
+                TR_MIN(TR_MAX(c->ahead, now) + (bytes - c->seen) * 1000 / FAIR_RATE, now + most);
     }
     c->fresh = false;
     c->seen = bytes;
-    if (now - c->since >= ms)
+    if (now - TR_MAX(c->since, c->ahead) >= ms)
         return true;
-    if (now - c->window < ms)
+    if (now - c->window < ms || now < c->ahead)
         return false;
     bool slow = bytes - c->base < MIN_RATE * ms / 1000;
     c->base = bytes;
@@ -297,6 +312,7 @@ static bool give_way(struct srv *s, const struct srv_conn *newest)
 void srv_conn_restart_timer(struct srv_conn *c)
 {
     begin_window(c);
+    c->seen = c->ahead = 0;
     leave_idle(c);
     if (!c->req)
         tr_list_append(&c->srv->idle, &c->idle);

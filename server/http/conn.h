@@ -29,6 +29,7 @@ struct srv_conn {
     int64_t since;       /* loop time of the wait's begin, or its last byte */
     int64_t window;      /* loop time from which its rate is measured */
     int64_t base, seen;  /* bytes moved then, and when last looked at */
+    int64_t ahead;       /* until then the bytes it took last are enough */
     bool fresh;          /* nobody has looked yet */
     bool suspended;
     bool hangup; /* the peer will send nothing more */

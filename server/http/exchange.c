@@ -9,6 +9,7 @@
 
 #include "config/clock.h"
 #include "server/http/access.h"
+#include "server/http/bodies.h"
 #include "server/http/conn.h"
 #include "server/http/head.h"
 #include "server/http/origin.h"
@@ -21,11 +22,8 @@
 #define SWALLOW_MAX (256ULL << 20)
 /* What a Content-Length is believed before its bytes have come. */
 enum { RESERVE_MAX = 1 << 20 };
-/* Memory for the request bodies of all connections: this, or four of the largest. */
-#define BODIES_MIN (256ULL << 20)
 enum {
     HOST_BYTES = 512,
-    SMALL_BODY = 64 * 1024,  /* so much of a body is taken however many others are held */
     STREAM_BLOCK = 4096,     /* libmicrohttpd's buffer for HTTP/1.0 streams */
     ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
 };
@@ -33,11 +31,6 @@ enum {
 /* ---- the request arrives ---- */
 
 static enum MHD_Result send_reply(struct srv_req *req);
-
-static uint64_t bodies_max(const struct srv *s)
-{
-    return TR_MAX(BODIES_MIN, 4 * s->options->max_body);
-}
 
 static enum srv_method method_of(const char *name)
 {
@@ -142,7 +135,7 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
         refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
         return MHD_YES;
     }
-    if (req->received > SMALL_BODY && s->body_bytes + n > bodies_max(s)) {
+    if (!srv_bodies_admit(req, n)) {
         refuse_rest(req, SRV_PROBLEM_BUSY, "too many large requests at the same time");
         return MHD_YES;
     }

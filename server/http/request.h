@@ -85,6 +85,8 @@ struct srv_req {
     uint64_t length;   /* Content-Length, 0 if there is none */
     uint64_t received; /* body bytes, thrown away or not */
     size_t held;       /* body bytes counted in srv.body_bytes */
+    double pace;       /* of the body's bytes, as of `paced`: see bodies.c */
+    int64_t paced;     /* loop time */
     bool started;      /* libmicrohttpd has called for the header block */
     bool discard;      /* the body is not wanted: the refusal waits until it has passed */
 

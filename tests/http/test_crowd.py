@@ -1,6 +1,7 @@
 """One client among many: slow, silent and idle ones take nothing from the others."""
 import json
 import socket
+import time
 
 import pytest
 
@@ -37,18 +38,45 @@ def test_an_upload_that_falls_silent_ends(daemon):
         assert f.read() == b""
 
 
-def test_large_bodies_leave_room_for_small_ones(daemon):
-    """Eight of the largest fill the memory for bodies."""
-    d = daemon()
+def test_uploads_that_stand_still_give_way(daemon):
+    """Eight of the largest fill the memory for bodies: small ones pass them, large ones take their place."""
+    d = daemon(idle_timeout="1h")
     held = [d.socket() for _ in range(8)]
     for s in held:
         begin_upload(s, 32 << 20, (32 << 20) - 1)
     harness.wait_for(lambda: total(d, "request_body_bytes") >= 8 * ((32 << 20) - 1))
     assert d.post("/v1/completions", PROBE).status == 200
-    more = d.post("/v1/completions", b" " * (1 << 20))
+    more = d.post("/v1/completions", b" " * (1 << 20))  # they have only just stopped
     assert more.status == 429 and more.error["code"] == "too_many_bodies"
+    body = json.dumps({**PROBE, "user": "x" * (20 << 20)}).encode()
+    harness.wait_for(lambda: d.post("/v1/completions", body).status == 200)
+    gone = []
     for s in held:
+        s.setblocking(False)
+        try:
+            gone.append(s.recv(4096))
+        except BlockingIOError:
+            pass  # it still waits
         s.close()
+    assert len(gone) == 1 and gone[0].startswith(b"HTTP/1.1 429 ") and b"too_many_bodies" in gone[0]
+
+
+def test_a_steady_reader_is_never_cut(daemon):
+    """Its kernel asks for more in bursts that lie further apart than a stream may be silent."""
+    d = daemon(stream_stall="1s", kv_cache="64MiB")
+    body = json.dumps({"prompt": "a", "max_tokens": 1000, "ignore_eos": True, "stream": True, "logprobs": 20}).encode()
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.settimeout(harness.PATIENCE)
+        s.connect((d.host, d.port))
+        s.sendall(head("POST", "/v1/completions", "Content-Type: application/json", f"Content-Length: {len(body)}") + body)
+        left = 240_000
+        while left > 0:
+            part = s.recv(min(left, 3000))
+            assert part, f"{left} bytes before the end"
+            left -= len(part)
+            time.sleep(len(part) / 30_000)
+        assert total(d, "stalled_streams_total") == 0
 
 
 @pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])

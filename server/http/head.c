@@ -29,7 +29,7 @@ static bool has_control(const char *s, size_t n)
  * the one before. Its strings are pieces of one buffer: where every line is as it should be, each
  * begins two bytes behind the end of the one before. Later versions refuse such lines themselves.
  */
-#if MHD_VERSION < 0x00097701
+#if MHD_VERSION < 0x00097707
 enum { LINE_END = 2, PAGE_BYTES = 4096 };
 
 /* Where the first line ends, NULL: not as it should. The buffer begins with a page, and with a

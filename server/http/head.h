@@ -32,7 +32,7 @@ enum { SRV_HEAD_MAX = 32 * 1024 }; /* names and values together */
 
 /* libmicrohttpd 0.9.75 reads lines of chunks that others read differently, out of our sight: what
  * comes behind such a body is not taken for a request. */
-#if MHD_VERSION < 0x00097701
+#if MHD_VERSION < 0x00097707
 enum { SRV_HEAD_LAX_CHUNKS = true };
 #else
 enum { SRV_HEAD_LAX_CHUNKS = false };

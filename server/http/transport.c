@@ -93,17 +93,20 @@ static char *read_file(const char *path)
 }
 
 /* A missing Host is ours to refuse: 0.9.75 does it with two heads. */
-#if MHD_VERSION < 0x00097701
+#if MHD_VERSION < 0x00097707
 #define STRICTNESS MHD_OPTION_STRICT_FOR_CLIENT, 0
+enum { LONE_THREAD = 0 };
 #else
 #define STRICTNESS MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
+enum { LONE_THREAD = MHD_USE_NO_THREAD_SAFETY }; /* connections are taken over at once */
 #endif
 
 static struct MHD_Daemon *start_daemon(struct srv_mhd *m, const char *cert, const char *key)
 {
     struct srv *s = m->srv;
     const struct tr_options *o = s->options;
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | LONE_THREAD;
     static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_PRIORITIES, 0, priorities},
                                    {MHD_OPTION_HTTPS_MEM_CERT, 0, NULL},

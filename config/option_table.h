@@ -75,6 +75,8 @@
       "bytes that snapshots may take together")                                                    \
     X(SIZE, max_body, "32MiB", NULL, 1024, 1 << 30, TR_FOR_SERVE, TR_RELOAD,                       \
       "largest request body; beyond it 413")                                                       \
+    X(SIZE, request_memory, "256MiB", NULL, 1 << 20, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, TR_RELOAD,  \
+      "what requests keep while they wait: prompts, lists, grammars; beyond it 429")               \
     X(INT, max_connections, "4096", NULL, 1, 1 << 16, TR_FOR_SERVE, 0,                             \
       "open connections; at the limit idle ones give way")                                         \
     X(INT, max_choices, "128", NULL, 1, 4096, TR_FOR_SERVE, TR_RELOAD,                             \

@@ -295,7 +295,7 @@ static void on_loaded(uv_async_t *async)
 
 static void on_events(uv_async_t *async)
 {
-    srv_call_events(async->data);
+    (void)srv_call_events(async->data); /* wakes the loop itself if there is more */
 }
 
 /* Tells the service manager that loop and engine still turn. */
@@ -415,7 +415,8 @@ static void close_all(struct srv *s)
     if (!end_work(s))
         leave(s);
     s->engine = tr_engine_close(s->engine); /* delivers the DONE events of everything that ran */
-    srv_call_events(s);
+    while (srv_call_events(s))
+        ;
     if (s->mhd) {
         srv_transport_run(s); /* last answers */
         abandon_connections(s);

@@ -21,6 +21,8 @@
 #include "server/metrics.h"
 
 struct srv_conn;
+struct srv_event;
+struct srv_kept_grammar;
 struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
@@ -84,7 +86,10 @@ struct srv {
     size_t released;   /* bytes of bodies that were read since then */
     int n_working;     /* requests on libuv's pool: the tokenizer must outlive them */
     size_t body_bytes; /* request bodies held at this moment */
-    uint64_t next_id;  /* for srv_req.number */
+    size_t kept_bytes; /* what calls keep, and the grammars among it: see call/kept.h */
+    struct srv_kept_grammar *kept_grammars;
+    struct srv_event *events; /* taken from the outbox, for the next turn */
+    uint64_t next_id;         /* for srv_req.number */
     struct srv_metrics metrics;
 };
 

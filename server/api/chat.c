@@ -130,7 +130,7 @@ static void add_reasoning(struct tr_buf *out, const struct srv_call *c, const ch
 {
     tr_buf_adds(out, "\"reasoning_content\":");
     tr_json_quote(out, text, n);
-    if (c->srv->options->reasoning_alias) {
+    if (c->context.reasoning_alias) {
         tr_buf_adds(out, ",\"reasoning\":");
         tr_json_quote(out, text, n);
     }

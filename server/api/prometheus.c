@@ -140,6 +140,8 @@ static void page(struct page *p, struct srv *s)
     value(p, "http_requests_open", NULL, "gauge", "HTTP requests under way.", s->n_requests);
     value(p, "request_body_bytes", NULL, "gauge", "Memory held by request bodies.",
           (double)s->body_bytes);
+    value(p, "request_kept_bytes", NULL, "gauge", "Memory that calls keep (request_memory).",
+          (double)s->kept_bytes);
     value(p, "cancelled_calls_total", NULL, "counter", "Calls whose client left.",
           (double)m->cancelled_calls);
     value(p, "stalled_streams_total", NULL, "counter", "Streams ended because nobody read them.",

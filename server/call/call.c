@@ -6,6 +6,7 @@
 
 #include "config/clock.h"
 #include "server/call/constraint.h"
+#include "server/call/kept.h"
 #include "server/call/logprobs.h"
 #include "server/call/measure.h"
 #include "server/call/outbox.h"
@@ -15,16 +16,19 @@
 #include "server/log.h"
 #include "server/server.h"
 
+enum {
+    INLINE_ANSWER = 64 * 1024, /* bytes that are written on the loop thread */
+    EVENT_WORK = 2048          /* tokens and alternatives that are taken in one turn of the loop */
+};
+
 /* ---- life ---- */
 
 void srv_call_done(struct srv_call *c)
 {
-    for (int i = 0; i < c->n_choices; i++)
-        srv_choice_done(&c->choices[i]);
+    srv_choices_free(c);
     for (int i = 0; i < c->n_jobs; i++)
         srv_job_done(&c->jobs[i]);
     tr_job_free(c->asked);
-    free(c->choices);
     free(c->jobs);
     tr_stops_free(c->stops);
     for (int i = 0; i < c->n_stops; i++)
@@ -42,6 +46,7 @@ static void free_call(struct srv_call *c)
     struct srv *s = c->srv;
     tr_list_remove(&c->link);
     s->n_calls--;
+    srv_kept_give(c);
     srv_call_done(c);
     srv_req_unref(c->req);
     free(c);
@@ -102,6 +107,41 @@ static const struct srv_generator generator = {on_proceed, on_stop};
 
 /* ---- to the engine and back ---- */
 
+static void reply(struct srv_call *c)
+{
+    if (c->req->out.oom)
+        srv_refuse(c->req, SRV_PROBLEM_MEMORY, NULL, "out of memory for the answer");
+    else
+        srv_reply(c->req, 200, "application/json");
+}
+
+static void on_form(struct srv_work *work)
+{
+    struct srv_call *c = TR_CONTAINER_OF(work, struct srv_call, work);
+    c->api->answer(c);
+}
+
+static void on_formed(struct srv_work *work)
+{
+    struct srv_call *c = TR_CONTAINER_OF(work, struct srv_call, work);
+    if (!c->dead && work->cancelled)
+        srv_refuse(c->req, SRV_PROBLEM_DRAIN, NULL, "the daemon is shutting down");
+    else if (!c->dead)
+        reply(c);
+    free_call(c);
+}
+
+/* A long answer is written by a worker. */
+static bool form_aside(struct srv_call *c)
+{
+    if (srv_kept_answer(c) <= INLINE_ANSWER || c->srv->closing)
+        return false;
+    c->work.bytes = c->grown;
+    c->work.run = on_form;
+    c->work.done = on_formed;
+    return srv_work_again(&c->work);
+}
+
 static void finish(struct srv_call *c)
 {
     struct srv_req *req = c->req;
@@ -124,12 +164,11 @@ static void finish(struct srv_call *c)
     } else if (c->begun) {
         c->api->end(c);
         srv_stream_end(req, false);
+    } else if (form_aside(c)) {
+        return;
     } else {
         c->api->answer(c);
-        if (req->out.oom)
-            srv_refuse(req, SRV_PROBLEM_MEMORY, NULL, "out of memory for the answer");
-        else
-            srv_reply(req, 200, "application/json");
+        reply(c);
     }
     free_call(c);
 }
@@ -178,6 +217,22 @@ static void after_token(struct srv_choice *ch, struct srv_job *j)
         pause_jobs(c, true);
 }
 
+/* Bytes of what a choice has to write. */
+static size_t gathered(const struct srv_choice *ch)
+{
+    size_t n = ch->text.len + ch->ids.n * sizeof *ch->ids.ids;
+    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
+        n += ch->logprobs.part[i].len;
+    return n;
+}
+
+/* A stream's answer is not gathered: it has a bound of its own. */
+static void grow(struct srv_call *c, size_t n)
+{
+    if (!c->params.stream && !srv_kept_grow(c, n))
+        fail(c, TR_ENOMEM, "the answers under way take twice request_memory: ask for streams");
+}
+
 static void on_token(struct srv_choice *ch, struct srv_job *j, const struct tr_event *e)
 {
     struct srv_call *c = ch->call;
@@ -187,7 +242,9 @@ static void on_token(struct srv_choice *ch, struct srv_job *j, const struct tr_e
         c->first_ns = now;
     c->last_ns = now;
     begin_stream(c);
+    size_t before = gathered(ch);
     srv_choice_token(ch, e);
+    grow(c, gathered(ch) - before);
     after_token(ch, j);
 }
 
@@ -223,10 +280,20 @@ static void on_choice_done(struct srv_choice *ch, struct srv_job *j, const struc
     after_token(ch, j);
 }
 
+/* Bytes of what there is to tell of a prompt. */
+static size_t told(const struct srv_job *j)
+{
+    size_t n = j->prompt_logprobs.len;
+    for (int i = 0; i < SRV_LOGPROB_PARTS; i++)
+        n += j->logprobs.part[i].len;
+    return n;
+}
+
 static void on_prompt_token(struct srv_job *j, const struct tr_event *e)
 {
     struct srv_call *c = j->call;
     struct tr_event cut = *e;
+    size_t before = told(j);
     if (j->offsets) {
         cut.n_top = TR_MIN(e->n_top, (int)c->params.logprobs);
         c->api->logprob(c, &j->logprobs, &cut, j->offsets[e->position]);
@@ -235,6 +302,7 @@ static void on_prompt_token(struct srv_job *j, const struct tr_event *e)
         cut.n_top = TR_MIN(e->n_top, (int)c->params.prompt_logprobs);
         srv_prompt_logprob(c, &j->prompt_logprobs, &cut);
     }
+    grow(c, told(j) - before);
 }
 
 static void on_event(struct srv_job *j, const struct srv_event *ev)
@@ -252,6 +320,10 @@ static void on_event(struct srv_job *j, const struct srv_event *ev)
     }
     if (c->dead || c->err.code)
         return;
+    if (!c->choices && srv_choices_make(c) < 0) {
+        fail(c, TR_ENOMEM, "out of memory for the answers");
+        return;
+    }
     struct srv_choice *ch = &c->choices[(j - c->jobs) * (int)c->params.n + ev->e.choice];
     switch (ev->e.kind) {
     case TR_EVENT_ADMITTED:
@@ -286,12 +358,16 @@ static void warn_of_mismatches(struct srv *s)
     s->metrics.page_mismatches = st.page_mismatches;
 }
 
-void srv_call_events(struct srv *s)
+bool srv_call_events(struct srv *s)
 {
     struct srv_event *used = NULL;
     bool done = false;
-    for (struct srv_event *next, *ev = srv_outbox_take(s->outbox); ev; ev = next) {
-        next = ev->next;
+    for (int work = 0; work < EVENT_WORK;) {
+        struct srv_event *ev = s->events ? s->events : srv_outbox_take(s->outbox);
+        if (!ev)
+            break;
+        s->events = ev->next;
+        work += 1 + ev->e.n_top;
         bool pooled = ev->e.kind != TR_EVENT_DONE;
         done |= !pooled;
         on_event(ev->e.user, ev); /* a DONE node goes with its job */
@@ -303,6 +379,9 @@ void srv_call_events(struct srv *s)
     srv_outbox_recycle(s->outbox, used);
     if (done && s->options->verify && s->engine)
         warn_of_mismatches(s);
+    if (s->events)
+        uv_async_send(&s->outbox->async);
+    return s->events != NULL;
 }
 
 /* ---- from the request to the engine ---- */
@@ -315,6 +394,9 @@ static void after_reading(struct srv_work *work)
         finish(c);
     } else if (c->srv->state == SRV_STATE_DRAINING) {
         fail(c, TR_EDRAIN, "the daemon is shutting down");
+        finish(c);
+    } else if (!srv_kept_take(c)) {
+        fail(c, TR_EQUEUE, "other requests keep all of request_memory");
         finish(c);
     } else {
         submit(c);
@@ -336,6 +418,7 @@ static struct srv_context context_of(const struct srv_req *req)
         .max_choices = s->options->max_choices,
         .max_queue = s->options->max_queue,
         .strict = s->options->strict,
+        .reasoning_alias = s->options->reasoning_alias,
         .timeout_ms = s->options->request_timeout,
         .tenant = req->tenant,
         .across = req->across,

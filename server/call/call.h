@@ -45,7 +45,7 @@ struct srv_context {
     struct tr_strings names;    /* ids that are answered to besides, borrowed; "*": any */
     struct json_t *defaults; /* fields that hold where a request is silent; borrowed, only read */
     int context_length, max_choices, max_queue;
-    bool strict;
+    bool strict, reasoning_alias;
     int64_t timeout_ms; /* 0 = none */
     uint64_t tenant;    /* hash of the key the client showed */
     bool across;        /* whose requests' priority counts before other keys' */
@@ -69,8 +69,8 @@ struct srv_call {
     struct srv_job *jobs; /* n_jobs of n_prompts */
     int n_jobs, n_prompts, n_open;
     size_t max_ids;             /* of a prompt, that may be needed of the tokenizer; 0 = all */
-    struct srv_choice *choices; /* n_prompts * params.n, prompt-major */
-    int n_choices;
+    struct srv_choice *choices; /* n_choices, prompt-major; made when the first job is admitted */
+    int n_choices;              /* params.n for each job */
     struct tr_stops *stops;
     struct tr_buf *stop_texts; /* quoted, n_stops */
     int n_stops;
@@ -84,16 +84,19 @@ struct srv_call {
     bool begun;        /* the stream's head has been sent */
     bool dead;         /* nobody listens any more */
     bool paused;
+    size_t kept, grown; /* bytes counted, those of the answer among them: see kept.h */
+    const struct tr_grammar *counted;
     int64_t first_ns, last_ns; /* of tokens, CLOCK_MONOTONIC; 0 = none yet */
-    struct srv_work work;      /* reading: aside, the loop thread touches nothing but `dead` */
+    struct srv_work work;      /* aside, the loop thread touches nothing but `dead` */
 };
 
 /* An srv_handler: the route's API answers, later. */
 void srv_call_start(struct srv_req *req);
 /* Frees what srv_call_read made. */
 void srv_call_done(struct srv_call *c);
-/* Loop thread: everything the outbox holds. */
-void srv_call_events(struct srv *s);
+/* Loop thread: what the outbox holds, but for more than a turn of the loop has time for; that comes
+ * with the next one. true: there is more. */
+bool srv_call_events(struct srv *s);
 /* Ends a call from the daemon's side, with the reason. */
 void srv_call_abort(struct srv_call *c, int code, const char *why);
 

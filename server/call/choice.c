@@ -4,13 +4,35 @@
 
 #include "server/call/call.h"
 
-void srv_choice_done(struct srv_choice *ch)
+int srv_choices_make(struct srv_call *c)
+{
+    int r = 0, n = (int)c->params.n;
+    c->choices = calloc((size_t)c->n_choices, sizeof *c->choices);
+    if (!c->choices)
+        return TR_ENOMEM;
+    for (int i = 0; i < c->n_choices && r == 0; i++) {
+        struct srv_choice *ch = &c->choices[i];
+        *ch = (struct srv_choice){.call = c, .job = &c->jobs[i / n], .index = i, .sample = i % n};
+        r = c->stops ? tr_stop_scan_init(&ch->scan, c->stops) : 0;
+    }
+    return r;
+}
+
+static void free_choice(struct srv_choice *ch)
 {
     tr_stop_scan_done(&ch->scan);
     srv_turn_done(&ch->turn);
     tr_buf_done(&ch->text);
     srv_logprobs_done(&ch->logprobs);
     free(ch->ids.ids);
+}
+
+void srv_choices_free(struct srv_call *c)
+{
+    for (int i = 0; c->choices && i < c->n_choices; i++)
+        free_choice(&c->choices[i]);
+    free(c->choices);
+    c->choices = NULL;
 }
 
 void srv_choice_written(struct srv_choice *ch)

@@ -36,7 +36,9 @@ struct srv_choice {
 void srv_choice_token(struct srv_choice *ch, const struct tr_event *e);
 /* Ends a choice as the engine says that it ended. */
 void srv_choice_end(struct srv_choice *ch, enum tr_finish finish, int32_t stop_id);
-void srv_choice_done(struct srv_choice *ch);
+/* Those of a call, which then owns them. TR_ENOMEM. */
+TR_NODISCARD int srv_choices_make(struct srv_call *c);
+void srv_choices_free(struct srv_call *c);
 /* "stop", "length", or NULL. */
 const char *srv_choice_reason(const struct srv_choice *ch);
 /* Forgets what has been written. */

@@ -313,8 +313,7 @@ int srv_jobs_init(struct srv_call *c, size_t n, struct tr_err *err)
             "%d prompts (max_queue)",
             n, (long long)c->params.n, x->max_choices, x->max_queue);
     c->jobs = calloc(n, sizeof *c->jobs);
-    c->choices = calloc(n_choices, sizeof *c->choices);
-    if (!c->jobs || !c->choices)
+    if (!c->jobs)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     c->n_prompts = (int)n;
     return 0;
@@ -361,16 +360,6 @@ static int keep_prompt(struct srv_job *j)
     return 0;
 }
 
-static int init_choice(struct srv_choice *ch, struct srv_job *j, int sample)
-{
-    struct srv_call *c = j->call;
-    ch->call = c;
-    ch->job = j;
-    ch->sample = sample;
-    ch->index = c->n_choices++;
-    return c->stops ? tr_stop_scan_init(&ch->scan, c->stops) : 0;
-}
-
 int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err *err)
 {
     struct srv_job *j = &c->jobs[c->n_jobs];
@@ -394,9 +383,8 @@ int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err
     j->n_prompt = j->job->n_prompt;
     j->job->user = j;
     c->n_jobs++;
+    c->n_choices += (int)c->params.n;
     r = keep_prompt(j);
-    for (int i = 0; i < (int)c->params.n && r == 0; i++)
-        r = init_choice(&c->choices[c->n_choices], j, i);
     return r < 0 ? tr_err_set(err, r, NULL, "%s", tr_err_text(r)) : 0;
 }
 

@@ -32,8 +32,8 @@ struct srv_job {
 
 /* Room for n prompts: then one job each, in order. */
 TR_NODISCARD int srv_jobs_init(struct srv_call *c, size_t n, struct tr_err *err);
-/* Cuts the prompt as asked for, judges its length, makes its job and choices. 1 <= ids->n, which
- * are taken over, also on failure. more: it has more than c->max_ids, which are not there. */
+/* Cuts the prompt as asked for, judges its length, makes its job. 1 <= ids->n, which are taken
+ * over, also on failure. more: it has more than c->max_ids, which are not there. */
 TR_NODISCARD int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err *err);
 void srv_job_done(struct srv_job *j);
 /* The salt of the prefix pages of requests with this cache_salt (may be absent) and tenant. */

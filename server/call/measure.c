@@ -18,7 +18,7 @@ static enum srv_reason reason_of(const struct srv_call *c, const struct srv_choi
 {
     if (c->err.code)
         return c->err.code == TR_ECANCELED ? SRV_REASON_ABORT : SRV_REASON_ERROR;
-    return ch->stop == SRV_STOP_LENGTH ? SRV_REASON_LENGTH : SRV_REASON_STOP;
+    return ch && ch->stop == SRV_STOP_LENGTH ? SRV_REASON_LENGTH : SRV_REASON_STOP;
 }
 
 /* Mean time of a token after the first; 0: there was none. */
@@ -60,8 +60,8 @@ void srv_measure_call(const struct srv_call *c)
     struct srv_metrics *m = &c->srv->metrics;
     long long prompt = 0, answer = 0;
     for (int i = 0; i < c->n_choices; i++) {
-        m->finished[reason_of(c, &c->choices[i])]++;
-        answer += c->choices[i].n_tokens;
+        m->finished[reason_of(c, c->choices ? &c->choices[i] : NULL)]++;
+        answer += c->choices ? c->choices[i].n_tokens : 0;
     }
     if (c->err.code)
         return;

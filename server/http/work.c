@@ -97,6 +97,12 @@ void srv_work_begin(struct srv_req *req, struct srv_work *w, const struct srv_ge
     w->done(w);
 }
 
+bool srv_work_again(struct srv_work *w)
+{
+    w->aside = start(w);
+    return w->aside;
+}
+
 void srv_work_cancel(struct srv_work *w)
 {
     if (!w->aside)

@@ -31,6 +31,8 @@ struct srv_work {
  * may take longer than the loop has patience for (a few milliseconds); else at once. */
 void srv_work_begin(struct srv_req *req, struct srv_work *work,
                     const struct srv_generator *generator, void *owner, bool aside);
+/* Once it was begun and done: more of it, for a worker. false: there is none, nothing happens. */
+bool srv_work_again(struct srv_work *work);
 /* Nobody needs it any more: it ends as soon as it can. */
 void srv_work_cancel(struct srv_work *work);
 void srv_work_cancel_all(struct srv *s);

@@ -1,5 +1,6 @@
 """One client among many: slow, silent and idle ones take nothing from the others."""
 import json
+import select
 import socket
 import time
 
@@ -201,3 +202,90 @@ def test_waiting_requests_keep_no_tools_that_were_dropped(daemon, measurable):
     harness.wait_for(lambda: rss(d) < 150, message=lambda: f"{rss(d)} MiB")
     for s in held:
         s.close()
+
+
+ENDLESS = {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "n": 16}
+
+
+def send(d, path, body):
+    """A socket on which it was asked, and nothing is read."""
+    data = json.dumps(body).encode()
+    s = d.socket()
+    s.sendall(head("POST", path, "Content-Type: application/json", f"Content-Length: {len(data)}") + data)
+    return s
+
+
+WAITING = {
+    "prompts": ("/v1/completions", {"prompt": [[300 + i % 700 for i in range(4000)]] * 32, "max_tokens": 1}),
+    "texts": ("/v1/completions", {"prompt": ["one two " * 150] * 100, "max_tokens": 1, "echo": True, "logprobs": 1}),
+    "stops": ("/v1/completions", {"prompt": "b", "max_tokens": 1, "stop": [f"{i} " + "s" * 4000 for i in range(20)]}),
+    "biases": ("/v1/completions", {"prompt": ["b"] * 128, "n": 1, "max_tokens": 1,
+                                   "logit_bias": {str(i): 1 for i in range(4, 1000)}}),
+    "tools": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "tools": [
+        {"type": "function", "function": {"name": "f", "parameters": {"properties": {
+            f"p{i}": {"type": "string"} for i in range(100)}}}}]}),
+    "grammars": ("/v1/completions", {"prompt": "b", "max_tokens": 1, "guided_regex": "[a-z]{3}"}),
+}
+
+
+@pytest.mark.parametrize("kind", WAITING)
+def test_what_waiting_requests_keep_is_bounded(daemon, kind):
+    """Whatever field it came in: beyond request_memory a request is refused, and what is kept is given back."""
+    path, body = WAITING[kind]
+    limit = 24 << 20 if kind == "grammars" else 1 << 20
+    d = daemon(request_memory=limit, max_sequences=1, kv_cache="64MiB", max_queue=4096)
+    held = [send(d, "/v1/completions", ENDLESS)]
+    harness.wait_for(lambda: total(d, "requests_running") >= 1)
+    for i in range(100):
+        if kind == "grammars":  # equal ones are shared
+            body = {**body, "guided_regex": f"[a-z]{{{i + 3}}}"}
+        waiting = total(d, "requests_waiting")
+        held.append(send(d, path, body))
+        harness.wait_for(lambda: select.select(held, [], [], 0)[0] or total(d, "requests_waiting") > waiting)
+        if not select.select(held, [], [], 0)[0]:
+            assert total(d, "request_kept_bytes") <= limit
+            continue
+        answer = held[-1].recv(4096)
+        assert answer.startswith(b"HTTP/1.1 429 ") and b'"queue_full"' in answer and b"request_memory" in answer
+        break
+    else:
+        pytest.fail("none was refused")
+    assert i > 0
+    assert d.post("/tokenize", {"prompt": "hi"}).status == 200
+    for s in held:
+        s.close()
+    harness.wait_for(lambda: total(d, "request_kept_bytes") == 0)
+    assert d.post(path, {**body, "truncate_prompt_tokens": 10}).status == 200, "one alone has room"
+
+
+def test_choices_of_waiting_requests_have_no_buffers_yet(daemon, measurable):
+    """They are made when the request is admitted."""
+    d = daemon(kv_cache="64MiB", max_sequences=1)
+    held = [send(d, "/v1/completions", ENDLESS)]
+    harness.wait_for(lambda: total(d, "requests_running") >= 1)
+    before = rss(d)
+    crowd = {"prompt": "b", "n": 128, "max_tokens": 1, "stop": [f"{i}" for i in range(64)]}
+    for _ in range(200):
+        held.append(send(d, "/v1/completions", crowd))
+    harness.wait_for(lambda: total(d, "requests_waiting") >= 200)
+    assert rss(d) - before < 22, "MiB; 128 times 400 bytes each are 10"
+    for s in held:
+        s.close()
+
+
+def test_a_large_answer_is_the_sum_of_its_stream(demo):
+    """A worker writes it."""
+    body = {"prompt": "Once upon a time", "n": 8, "max_tokens": 300, "ignore_eos": True, "logprobs": 5, "seed": 3,
+            "return_token_ids": True}
+    r = demo.post("/v1/completions", body)
+    assert r.status == 200 and len(r.body) > 1 << 18
+    choices = {c["index"]: {"text": "", "ids": [], "logprobs": []} for c in r.json()["choices"]}
+    for event in demo.stream("/v1/completions", body):
+        for c in event["choices"]:
+            to = choices[c["index"]]
+            to["text"] += c["text"]
+            to["ids"] += c["token_ids"]
+            to["logprobs"] += (c["logprobs"] or {"token_logprobs": []})["token_logprobs"]
+    for c in r.json()["choices"]:
+        assert choices[c["index"]] == {"text": c["text"], "ids": c["token_ids"],
+                                       "logprobs": c["logprobs"]["token_logprobs"]}

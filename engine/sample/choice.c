@@ -152,6 +152,25 @@ bool tr_choice_changes(const struct tr_choice *c)
     return c->n_seen || p->n_bias || p->n_allowed || p->n_bad_words || needs_more(c);
 }
 
+bool tr_choice_takes(const struct tr_choice *c, int32_t id)
+{
+    /* Beyond it a penalty could make a logit infinite. */
+    const float most = 1000.0F;
+    const struct tr_job *job = c->job;
+    const struct tr_sampling *p = &job->sampling;
+    if (p->n_logprobs >= 0 || p->n_allowed || p->n_bad_words || p->repetition_penalty > most ||
+        p->repetition_penalty < 1.0F / most)
+        return false;
+    bool needed = needs_more(c);
+    for (int i = 0; i < c->n_eog && needed; i++)
+        if (c->eog[i] == id)
+            return false;
+    for (int i = 0; i < job->n_stop_ids && needed; i++)
+        if (job->stop_ids[i] == id)
+            return false;
+    return true;
+}
+
 static void penalise(const struct tr_choice *c, float *row)
 {
     const struct tr_sampling *p = &c->job->sampling;

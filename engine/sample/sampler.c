@@ -126,12 +126,17 @@ static float masked_run_max(const float *x, int n, uint64_t valid, int *nan)
     return m;
 }
 
-/* Fills run_max. TR_EINTERNAL if a valid logit is NaN or +inf, TR_EINVAL if none is above -inf. */
-static int scan(struct tr_sampler *s, const float *x, float *ret_max)
+/* Fills run_max; runs of which the mask (NULL: all) has no id are not read. TR_EINTERNAL if a valid
+ * logit is NaN or +inf, TR_EINVAL if none is above -inf. */
+static int scan(struct tr_sampler *s, const float *x, const uint64_t *mask, float *ret_max)
 {
     float max = -INFINITY;
     int nan = 0;
     for (int r = 0; r < s->n_runs; r++) {
+        if (mask && mask[r] == 0) {
+            s->run_max[r] = -INFINITY;
+            continue;
+        }
         int n = TR_MIN(RUN, s->vocab - r * RUN);
         uint64_t valid = s->valid[r];
         float m = n == RUN && valid == UINT64_MAX ? run_max(x + r * RUN, &nan)
@@ -158,23 +163,38 @@ static int32_t argmax(const struct tr_sampler *s, const struct row *row)
     return id;
 }
 
-static bool block_is_valid(const struct tr_sampler *s, int first, int n)
+/* What the runs of a block tell of it. */
+struct block_kind {
+    bool dead;  /* every id is -inf or not valid: its weights are 0 */
+    bool whole; /* no run is dead, every id is valid: it can be read as it is */
+};
+
+static struct block_kind kind_of(const struct tr_sampler *s, int first, int n)
 {
-    for (int i = first; i < first + n; i += RUN)
-        if (s->valid[i / RUN] != UINT64_MAX)
-            return false;
-    return n == BLOCK;
+    struct block_kind kind = {.dead = true, .whole = n == BLOCK};
+    for (int r = first / RUN; r < TR_CEIL_DIV(first + n, RUN); r++) {
+        bool dead = s->run_max[r] == -INFINITY;
+        kind.dead &= dead;
+        kind.whole &= !dead && s->valid[r] == UINT64_MAX;
+    }
+    return kind;
 }
 
-/* The exponents (x - max) / temperature of a block, invalid ids -inf: s->block. */
+/* The exponents (x - max) / temperature of a block, -inf where the run is dead or the id not valid:
+ * s->block. */
 static void scale_block(struct tr_sampler *s, const struct row *row, int first, int n)
 {
-    for (int i = 0; i < n; i++)
-        s->block[i] = (row->x[first + i] - row->max) / row->temperature;
-    if (!block_is_valid(s, first, n))
-        for (int i = 0; i < n; i++)
+    for (int at = 0; at < n; at += RUN) {
+        int r = (first + at) / RUN;
+        bool dead = s->run_max[r] == -INFINITY;
+        for (int i = at; i < TR_MIN(at + RUN, n); i++)
+            s->block[i] = dead ? -INFINITY : (row->x[first + i] - row->max) / row->temperature;
+        if (s->valid[r] == UINT64_MAX)
+            continue;
+        for (int i = at; i < TR_MIN(at + RUN, n); i++)
             if (!tr_idset_has(s->valid, first + i))
                 s->block[i] = -INFINITY;
+    }
 }
 
 /* Fills block_sum; returns the sum over the vocabulary, blocks in order. */
@@ -184,7 +204,10 @@ static double sum_row(struct tr_sampler *s, const struct row *row)
     for (int b = 0; b < s->n_blocks; b++) {
         int first = b * BLOCK;
         int n = TR_MIN(BLOCK, s->vocab - first);
-        if (row->temperature == 1.0F && block_is_valid(s, first, n)) {
+        struct block_kind kind = kind_of(s, first, n);
+        if (kind.dead) {
+            s->block_sum[b] = 0.0;
+        } else if (row->temperature == 1.0F && kind.whole) {
             s->block_sum[b] = s->kernels->sum_exp(row->x + first, n, row->max);
         } else {
             scale_block(s, row, first, n);
@@ -444,16 +467,21 @@ static int list_best(struct tr_sampler *s, const struct row *raw, int k, double 
 
 /* ---- public ---- */
 
-static void apply_mask(const uint64_t *mask, int vocab, float *row)
+/* s->row: what is left of the logits. Runs without an allowed id stay what they were. */
+static void change(struct tr_sampler *s, const struct tr_choice *c, const float *logits,
+                   const uint64_t *mask)
 {
-    for (int32_t first = 0; first < vocab; first += RUN) {
+    for (int32_t first = 0; mask && first < s->vocab; first += RUN) {
         uint64_t word = mask[first / RUN];
+        int32_t n = TR_MIN(RUN, s->vocab - first);
         if (word == UINT64_MAX)
-            continue;
-        for (int32_t id = first; id < TR_MIN(first + RUN, vocab); id++)
-            if (!tr_idset_has(mask, id))
-                row[id] = -INFINITY;
+            memcpy(s->row + first, logits + first, (size_t)n * sizeof *s->row);
+        for (int32_t i = 0; word && ~word && i < n; i++)
+            s->row[first + i] = word >> i & 1 ? logits[first + i] : -INFINITY;
     }
+    if (!mask)
+        memcpy(s->row, logits, (size_t)s->vocab * sizeof *s->row);
+    tr_choice_apply(c, s->row);
 }
 
 int tr_sample(struct tr_sampler *s, const struct tr_choice *c, const float *logits,
@@ -466,7 +494,7 @@ int tr_sample(struct tr_sampler *s, const struct tr_choice *c, const float *logi
     struct row row = {.x = logits, .temperature = 1.0F};
     double log_total = 0.0;
     if (want_logprobs || !changed) {
-        int r = scan(s, logits, &row.max);
+        int r = scan(s, logits, NULL, &row.max);
         if (r < 0)
             return r;
     }
@@ -475,12 +503,9 @@ int tr_sample(struct tr_sampler *s, const struct tr_choice *c, const float *logi
         sample.n_top = list_best(s, &row, p->n_logprobs, log_total);
     }
     if (changed) {
-        memcpy(s->row, logits, (size_t)s->vocab * sizeof *s->row);
-        tr_choice_apply(c, s->row);
-        if (mask)
-            apply_mask(mask, s->vocab, s->row);
+        change(s, c, logits, mask);
         row.x = s->row;
-        int r = scan(s, s->row, &row.max);
+        int r = scan(s, s->row, mask, &row.max);
         if (r < 0)
             return r;
     }
@@ -500,7 +525,7 @@ int tr_sample_score(struct tr_sampler *s, const float *logits, int32_t id, int n
                     struct tr_sample *ret)
 {
     struct row row = {.x = logits, .temperature = 1.0F};
-    int r = scan(s, logits, &row.max);
+    int r = scan(s, logits, NULL, &row.max);
     if (r < 0)
         return r;
     double log_total = log_sum(s, &row);

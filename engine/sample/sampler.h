@@ -64,6 +64,10 @@ uint64_t tr_choice_most_bytes(int max_ids, int vocab);
 /* The id that was chosen (or a draft that was confirmed) becomes part of the answer. */
 void tr_choice_accept(struct tr_choice *c, int32_t id);
 
+/* Whether tr_sample would choose that id under a mask of it alone, whatever its logit; never if
+ * logprobs are asked for. */
+bool tr_choice_takes(const struct tr_choice *c, int32_t id);
+
 struct tr_sample {
     int32_t id;
     float logprob; /* raw; 0 if logprobs are not asked for */
@@ -73,8 +77,8 @@ struct tr_sample {
 };
 
 /* Chooses the next token of `c` from logits [vocab] (not modified). mask: ids allowed here by a
- * grammar, NULL = all. Allocates nothing. TR_EINTERNAL: a logit is NaN or +infinite; TR_EINVAL:
- * the masks leave no id. */
+ * grammar, NULL = all; without logprobs no logit but theirs makes a difference. Allocates nothing.
+ * TR_EINTERNAL: a logit is NaN or +infinite; TR_EINVAL: the masks leave no id. */
 TR_NODISCARD int tr_sample(struct tr_sampler *s, const struct tr_choice *c, const float *logits,
                            const uint64_t *mask, struct tr_sample *ret);
 /* The raw logprob of a given valid id and the n_top best: for prompt tokens. TR_EINTERNAL as

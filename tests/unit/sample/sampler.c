@@ -523,6 +523,99 @@ static void test_bias_and_masks(void **state)
     tear_down(&b);
 }
 
+/* Ids at hand: few of them, long stretches, or nearly all. */
+static void random_mask(uint64_t *mask, int vocab, int kind)
+{
+    memset(mask, 0, (MAX_VOCAB / 64 + 1) * sizeof *mask);
+    bool in = true;
+    for (int i = 0; i < vocab; i++) {
+        double u = random_unit();
+        in = kind == 1 ? in == (u > 0.005) : kind == 2 ? u > 0.003 : u < 0.003;
+        if (in)
+            tr_idset_add(mask, i);
+    }
+}
+
+/* Under a mask the other logits are as good as -inf, and nobody looks at them. */
+static void test_masked_logits_do_not_matter(void **state)
+{
+    (void)state;
+    static struct bench b;
+    static float garbage[MAX_VOCAB];
+    static uint64_t mask[MAX_VOCAB / 64 + 1];
+    int32_t prompt[] = {5, 700, 5, 1300};
+    struct tr_bias bias[] = {{700, 3}, {1301, -2}};
+    int drawn = 0;
+    set_up(&b, 4900, 7, 37);
+    for (int i = 0; i < 3000; i++) {
+        fill_random(&b, 1 + i % 5);
+        struct tr_job job = {.prompt = prompt, .n_prompt = 4, .n = 1, .sampling = neutral};
+        struct tr_sampling *p = &job.sampling;
+        p->temperature = i % 3 == 0 ? 1.0F : (float)(i % 4) * 0.7F;
+        p->top_k = i % 7 ? 0 : 1 + i % 90;
+        p->top_p = i % 5 ? 1.0F : 0.9F;
+        p->min_p = i % 11 ? 0.0F : 0.05F;
+        p->typical_p = i % 13 ? 1.0F : 0.8F;
+        p->repetition_penalty = i % 2 ? 1.0F : 1.4F;
+        p->bias = bias;
+        p->n_bias = i % 3;
+        p->seed = (uint64_t)i;
+        random_mask(mask, b.vocab, i % 4);
+        for (int k = 0; k < b.vocab; k++) {
+            garbage[k] = tr_idset_has(mask, k) ? b.logits[k] : k % 2 ? NAN : INFINITY;
+            b.logits[k] = tr_idset_has(mask, k) ? b.logits[k] : -INFINITY;
+        }
+        struct tr_choice *c;
+        struct tr_sample with = {.id = -1}, without = {.id = -1};
+        assert_int_equal(tr_choice_open(&c, &job, 0, 1, b.vocab, NULL, 0), 0);
+        int r = tr_sample(b.s, c, garbage, mask, &with);
+        assert_int_equal(tr_sample(b.s, c, b.logits, NULL, &without), r);
+        assert_int_equal(with.id, without.id);
+        drawn += r == 0;
+        tr_choice_close(c);
+    }
+    assert_true(drawn > 2900);
+    tear_down(&b);
+}
+
+/* Where a choice takes the only id for certain, drawing it gives the same. */
+static void test_the_only_id(void **state)
+{
+    (void)state;
+    static struct bench b;
+    int32_t prompt[] = {0}, stop[] = {3}, eog[] = {4}, word[] = {1, 5};
+    set_up(&b, 200, 0, 0);
+    fill_random(&b, 3);
+    for (int kind = 0; kind < 6; kind++) {
+        struct tr_job job = {.prompt = prompt, .n_prompt = 1, .n = 1, .sampling = neutral};
+        job.stop_ids = stop;
+        job.n_stop_ids = 1;
+        job.min_tokens = kind == 1;
+        job.sampling.n_logprobs = kind == 2 ? 0 : -1;
+        job.sampling.bad_words = word;
+        job.sampling.n_bad_words = kind == 3 ? 2 : 0;
+        job.sampling.allowed = eog;
+        job.sampling.n_allowed = kind == 4;
+        job.sampling.repetition_penalty = kind == 5 ? 1e-38F : 1.0F;
+        struct tr_choice *c;
+        assert_int_equal(tr_choice_open(&c, &job, 0, 1, b.vocab, eog, 1), 0);
+        int taken = 0;
+        for (int32_t id = 0; id < 200; id++) {
+            uint64_t mask[4] = {0};
+            struct tr_sample got = {.id = -1};
+            tr_idset_add(mask, id);
+            if (!tr_choice_takes(c, id))
+                continue;
+            taken++;
+            assert_int_equal(tr_sample(b.s, c, b.logits, mask, &got), 0);
+            assert_int_equal(got.id, id);
+        }
+        assert_int_equal(taken, kind == 0 ? 200 : kind == 1 ? 198 : 0);
+        tr_choice_close(c);
+    }
+    tear_down(&b);
+}
+
 static void test_bad_words(void **state)
 {
     (void)state;
@@ -673,6 +766,8 @@ int main(void)
         cmocka_unit_test(test_penalties),
         cmocka_unit_test(test_many_occurrences),
         cmocka_unit_test(test_bias_and_masks),
+        cmocka_unit_test(test_masked_logits_do_not_matter),
+        cmocka_unit_test(test_the_only_id),
         cmocka_unit_test(test_bad_words),
         cmocka_unit_test(test_min_tokens),
         cmocka_unit_test(test_draw_depends_on_seed_choice_position),

@@ -142,15 +142,6 @@ static void run_step(void *arg, int tid, int n_threads)
     final_norm(w);
 }
 
-static void run_head(void *arg, int tid, int n_threads)
-{
-    struct tr_forward *f = arg;
-    struct tr_rows rows = tr_rows_at(&f->final, f->head_first);
-    tr_fp_enter();
-    tr_matmul(f->kn, &f->weights->head, &rows, f->head_n, f->logits, f->sv, tid, n_threads,
-              f->workers[tid].matmul);
-}
-
 static void flatten(struct tr_forward *f, const struct tr_batch *batch)
 {
     f->n_rows = f->n_tiles = f->n_head_rows = 0;
@@ -185,15 +176,6 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f)
 {
     return f->expert_bytes;
-}
-
-const float *tr_forward_head(struct tr_forward *f, int first, int n, size_t *ret_stride)
-{
-    f->head_first = first;
-    f->head_n = n;
-    tr_pool_run(f->pool, run_head, f);
-    *ret_stride = f->sv;
-    return f->logits;
 }
 
 void tr_forward_set_probe(struct tr_forward *f, const struct tr_forward_probe *probe)

@@ -61,9 +61,16 @@ void tr_forward_set_probe(struct tr_forward *f, const struct tr_forward_probe *p
 /* Runs all layers for the batch (sum of n <= max_rows). The final normed rows that want logits are
  * kept, in span order, for tr_forward_head; *ret_head_rows is their number. */
 void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret_head_rows);
-/* Logits of the kept rows [first, first + n), n <= max_head_rows: a pointer to [n][*ret_stride]
- * floats, valid until the next call. Columns vocab_size.. are padding. */
-const float *tr_forward_head(struct tr_forward *f, int first, int n, size_t *ret_stride);
+/* Which logits of a row are wanted. */
+struct tr_head_part {
+    const int32_t *ids; /* [n] ascending; NULL: all of them */
+    int n;
+};
+/* Computes logits of the kept rows [first, first + n), n <= max_head_rows; parts [n] or NULL: all of
+ * every row. What nobody wants may be computed all the same, or be what it was. */
+void tr_forward_head(struct tr_forward *f, int first, int n, const struct tr_head_part *parts);
+/* Those of kept row first + i: [vocab_size] floats, valid until the next call. */
+const float *tr_forward_logits(const struct tr_forward *f, int i);
 /* Bytes of the experts that the passes so far have read: of each layer those that some row
  * chose. */
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f);

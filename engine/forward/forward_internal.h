@@ -22,6 +22,12 @@ struct tile {
     int64_t pos0;
 };
 
+/* A unit of the head's product (tr_matmul_unit) that a row wants. */
+struct piece {
+    int row; /* of logits */
+    int unit;
+};
+
 /* One compute thread's view of the step and its own scratch. */
 struct worker {
     struct tr_forward *f;
@@ -85,7 +91,12 @@ struct tr_forward {
     struct tr_rows final; /* [max_rows][sd] final normed rows that want logits, densely */
     float *logits;        /* [max_head_rows][sv] */
     size_t sv;
-    int head_first, head_n; /* arguments of tr_forward_head */
+    struct tr_rows whole; /* of the head pass: rows that want all logits, */
+    int n_whole;          /* which are the first so many rows of logits; */
+    struct piece *pieces; /* [units of the head]: what the others want, row by row */
+    int n_pieces;
+    int *logits_row; /* [max_head_rows]: where the logits of a row are */
+    int *piece_row;  /* [max_head_rows]: of a row of logits, the row of `final` */
 };
 
 /* This thread's share [*begin, *end) of n items. */

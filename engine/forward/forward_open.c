@@ -102,6 +102,10 @@ static void lay_out(struct tr_forward *f, struct arena *a, int n_threads)
     take_rows(a, &f->few_act, few, c->expert_width);
     take_rows(a, &f->final, rows, c->hidden_size);
     f->logits = take(a, (size_t)f->max_head_rows * f->sv, sizeof *f->logits);
+    f->pieces = take(a, (size_t)TR_CEIL_DIV(c->vocab_size, tr_matmul_unit(f->weights->head.type)),
+                     sizeof *f->pieces);
+    f->logits_row = take(a, (size_t)f->max_head_rows, sizeof *f->logits_row);
+    f->piece_row = take(a, (size_t)f->max_head_rows, sizeof *f->piece_row);
     f->workers = take(a, (size_t)n_threads, sizeof *f->workers);
     for (int t = 0; t < n_threads; t++) {
         struct worker counted;
@@ -114,7 +118,7 @@ static void lay_out(struct tr_forward *f, struct arena *a, int n_threads)
 uint64_t tr_forward_need(const struct tr_weights *w, int max_rows, int max_head_rows, int n_threads)
 {
     struct tr_forward f = {
-        .config = &w->config, .max_rows = max_rows, .max_head_rows = max_head_rows};
+        .weights = w, .config = &w->config, .max_rows = max_rows, .max_head_rows = max_head_rows};
     struct arena count = {0};
     lay_out(&f, &count, n_threads);
     return count.used;

@@ -113,7 +113,9 @@ enum { TR_GRAMMAR_LIST_MAX = 1024 };
 /* Caller's memory. End-of-text ids are not part of it: the caller adds its own where may_end is
  * set. n = 0 without may_end: no token of the vocabulary fits. */
 struct tr_grammar_mask {
-    uint64_t *bits; /* tr_grammar_vocab_words() words, filled if !listed; bit id%64 of word id/64 */
+    /* tr_grammar_vocab_words() words, filled if !listed; bit id%64 of word id/64. May be NULL for who
+     * only wants lists. */
+    uint64_t *bits;
     int32_t ids[TR_GRAMMAR_LIST_MAX]; /* ascending, filled if listed */
     int n;                            /* allowed ids */
     bool listed;

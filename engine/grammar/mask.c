@@ -211,6 +211,8 @@ static void answer(const struct tr_grammar *g, const struct memo *m, struct tr_g
         memcpy(out->ids, m->words, m->n * sizeof(*out->ids));
         return;
     }
+    if (!out->bits)
+        return;
     if (m->slack)
         tr__vocab_clean_copy(v, m->slack, out->bits);
     else

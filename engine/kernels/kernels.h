@@ -206,6 +206,12 @@ void tr_rows_prepare(const struct tr_kernels *kn, const struct tr_rows *rows, in
 void tr_matmul(const struct tr_kernels *kn, const struct tr_matrix *w, const struct tr_rows *x,
                int m, float *y, size_t ldy, int tid, int n_threads, void *scratch);
 size_t tr_matmul_scratch(int max_n, int max_k);
+/* A product can be had in parts: units of so many columns each, with the same bits. */
+int tr_matmul_unit(enum tr_wtype type);
+/* Units [u0, u1) of it, all by this thread. */
+void tr_matmul_units(const struct tr_kernels *kn, const struct tr_matrix *w,
+                     const struct tr_rows *x, int m, float *y, size_t ldy, int u0, int u1,
+                     void *scratch);
 /* Asks for the first lines of this thread's share, so that the product after the next barrier finds
  * its stream begun. */
 void tr_matmul_warm(const struct tr_matrix *w, int tid, int n_threads);

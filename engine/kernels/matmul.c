@@ -44,22 +44,30 @@ static int share(int units, int tid, int n_threads)
     return (int)((int64_t)units * tid / n_threads);
 }
 
+int tr_matmul_unit(enum tr_wtype type)
+{
+    return type == TR_W_F32 ? TR_BLAS_CUT : TR_PANEL;
+}
+
+void tr_matmul_units(const struct tr_kernels *kn, const struct tr_matrix *w,
+                     const struct tr_rows *x, int m, float *y, size_t ldy, int u0, int u1,
+                     void *scratch)
+{
+    if (u0 >= u1 || m <= 0)
+        return;
+    if (w->type == TR_W_F32)
+        tr_blas_matmul(w->data, w->n, w->k, u0 * TR_BLAS_CUT, TR_MIN(u1 * TR_BLAS_CUT, w->n),
+                       x->f32, (size_t)tr_rows_stride(x->k), m, y, ldy, scratch);
+    else
+        kn->gemm[w->type](w->data, w->k, u0, u1, x, m, y, ldy);
+}
+
 void tr_matmul(const struct tr_kernels *kn, const struct tr_matrix *w, const struct tr_rows *x,
                int m, float *y, size_t ldy, int tid, int n_threads, void *scratch)
 {
-    if (w->type == TR_W_F32) {
-        int cuts = TR_CEIL_DIV(w->n, TR_BLAS_CUT);
-        int n0 = share(cuts, tid, n_threads) * TR_BLAS_CUT;
-        int n1 = TR_MIN(share(cuts, tid + 1, n_threads) * TR_BLAS_CUT, w->n);
-        tr_blas_matmul(w->data, w->n, w->k, n0, n1, x->f32, (size_t)tr_rows_stride(x->k), m, y, ldy,
-                       scratch);
-        return;
-    }
-    int panels = TR_CEIL_DIV(w->n, TR_PANEL);
-    int p0 = share(panels, tid, n_threads);
-    int p1 = share(panels, tid + 1, n_threads);
-    if (p0 < p1 && m > 0)
-        kn->gemm[w->type](w->data, w->k, p0, p1, x, m, y, ldy);
+    int units = TR_CEIL_DIV(w->n, tr_matmul_unit(w->type));
+    tr_matmul_units(kn, w, x, m, y, ldy, share(units, tid, n_threads),
+                    share(units, tid + 1, n_threads), scratch);
 }
 
 size_t tr_matmul_scratch(int max_n, int max_k)

@@ -41,7 +41,9 @@ int tr__constrain_init(struct tr_engine *e)
     size_t n = (size_t)e->info.threads;
     e->masks = calloc(n, sizeof *e->masks);
     e->mask_bits = calloc(n * words, sizeof *e->mask_bits);
-    if (!e->masks || !e->mask_bits)
+    e->parts = calloc((size_t)e->max_head_rows, sizeof *e->parts);
+    e->part_ids = malloc((size_t)e->max_head_rows * TR_MASK_LIST * sizeof *e->part_ids);
+    if (!e->masks || !e->mask_bits || !e->parts || !e->part_ids)
         return TR_ENOMEM;
     for (size_t i = 0; i < n; i++)
         e->masks[i].bits = e->mask_bits + i * words;
@@ -53,6 +55,8 @@ void tr__constrain_done(struct tr_engine *e)
     tr_grammar_vocab_close(e->vocab);
     free(e->masks);
     free(e->mask_bits);
+    free(e->parts);
+    free(e->part_ids);
 }
 
 /* ---- choices ---- */
@@ -98,6 +102,36 @@ int tr__constrain_mask(const struct tr_engine *e, const struct choice *c, struct
     for (int i = 0; m->may_end && i < e->n_eog; i++)
         tr_idset_add(m->bits, e->eog[i]);
     return 0;
+}
+
+/* Ascending ids stay so. */
+static int insert_id(int32_t *ids, int n, int32_t id)
+{
+    int at = n;
+    for (; at > 0 && ids[at - 1] >= id; at--)
+        ;
+    if (at < n && ids[at] == id)
+        return n;
+    memmove(ids + at + 1, ids + at, (size_t)(n - at) * sizeof *ids);
+    ids[at] = id;
+    return n + 1;
+}
+
+int tr__constrain_few(const struct tr_engine *e, const struct choice *c, int32_t *ids)
+{
+    struct tr_grammar_mask m;
+    m.bits = NULL;
+    if (c->unbound || c->request->job->sampling.n_logprobs >= 0 ||
+        tr_grammar_mask(c->grammar, &m) < 0 || !m.listed || m.n + e->n_eog > TR_MASK_LIST)
+        return -1;
+    int32_t only = tr_grammar_mask_forced(&m);
+    if (only >= 0 && tr_choice_takes(c->sampling, only))
+        return 0;
+    memcpy(ids, m.ids, (size_t)m.n * sizeof *ids);
+    int n = m.n;
+    for (int i = 0; m.n && m.may_end && i < e->n_eog; i++)
+        n = insert_id(ids, n, e->eog[i]);
+    return n;
 }
 
 /* How many bytes of `text` the answer ends with, if it ended with n of them before this one. */

@@ -97,6 +97,9 @@ struct sample_work {
     struct tr_top *top; /* [1 + TR_MAX_DRAFTS][TR_MAX_LOGPROBS]: the samples' lists */
 };
 
+/* Ids of a mask that is a list, with the ids that end a text. */
+enum { TR_MASK_LIST = TR_GRAMMAR_LIST_MAX + 64 };
+
 enum { TOPS_PER_WORK = (1 + TR_MAX_DRAFTS) * TR_MAX_LOGPROBS };
 
 /* What one planned sequence wants of its head rows: prompt tokens to score, then at most one place
@@ -137,8 +140,8 @@ struct tr_engine {
     struct sample_work *work; /* [max_work] */
     struct tr_top *tops;      /* [max_work][TOPS_PER_WORK] */
     int n_work, max_work;
-    const float *logits; /* of the group of head rows that is sampled */
-    size_t logits_stride;
+    struct tr_head_part *parts;    /* [max_head_rows]: what the group that is sampled wants; */
+    int32_t *part_ids;             /* [max_head_rows][TR_MASK_LIST]: its ids */
     struct tr_sampler **samplers;  /* [threads] */
     struct tr_grammar_mask *masks; /* [threads] */
     uint64_t *mask_bits;           /* [threads][tr_idset_words(vocab)] */
@@ -186,6 +189,9 @@ TR_NODISCARD int tr__constrain_open(struct choice *c);
  * TR_EINVAL, TR_EUNSUPPORTED, TR_ENOMEM with the reason in *ret_why. */
 TR_NODISCARD int tr__constrain_mask(const struct tr_engine *e, const struct choice *c,
                                     struct tr_grammar_mask *m, const char **ret_why);
+/* The ids whose logits make a difference to the next sample, ascending, ids [TR_MASK_LIST]. Returns
+ * their number, -1 where all may. */
+int tr__constrain_few(const struct tr_engine *e, const struct choice *c, int32_t *ids);
 /* The id has become part of the answer. Errors as above. */
 TR_NODISCARD int tr__constrain_follow(const struct tr_engine *e, struct choice *c, int32_t id,
                                       const char **ret_why);

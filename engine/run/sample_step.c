@@ -12,7 +12,10 @@ static int sample_bound(struct tr_engine *e, int tid, struct sample_work *w, con
     struct choice *c = w->choice;
     struct tr_grammar_mask *m = &e->masks[tid];
     int r = tr__constrain_mask(e, c, m, &w->why);
-    if (r == 0)
+    int32_t only = r == 0 && !c->unbound ? tr_grammar_mask_forced(m) : -1;
+    if (only >= 0 && tr_choice_takes(c->sampling, only))
+        *ret = (struct tr_sample){.id = only};
+    else if (r == 0)
         r = tr_sample(e->samplers[tid], c->sampling, logits, m->bits, ret);
     return r ? r : tr__constrain_follow(e, c, ret->id, &w->why);
 }
@@ -23,7 +26,7 @@ static void sample_rows(struct tr_engine *e, int tid, struct sample_work *w)
     struct choice *c = w->choice;
     const int32_t *drafts = c->seq.ids + c->seq.n_ids;
     while (w->n < w->n_rows) {
-        const float *logits = e->logits + (size_t)(w->row + w->n) * e->logits_stride;
+        const float *logits = tr_forward_logits(e->forward, w->row + w->n);
         struct tr_sample *sample = &w->samples[w->n];
         int r = c->grammar ? sample_bound(e, tid, w, logits, sample)
                            : tr_sample(e->samplers[tid], c->sampling, logits, NULL, sample);
@@ -43,7 +46,7 @@ static void sample_rows(struct tr_engine *e, int tid, struct sample_work *w)
 
 static void score_row(struct tr_engine *e, struct tr_sampler *s, struct sample_work *w)
 {
-    const float *logits = e->logits + (size_t)w->row * e->logits_stride;
+    const float *logits = tr_forward_logits(e->forward, w->row);
     struct tr_sample *sample = &w->samples[0];
     w->status =
         tr_sample_score(s, logits, w->score_id, w->choice->request->job->prompt_logprobs, sample);
@@ -71,10 +74,27 @@ struct group {
     int step_rows;
 };
 
+/* Where a constraint allows few ids, their logits are all that is wanted. */
+static void choose_parts(struct tr_engine *e, int n_rows)
+{
+    memset(e->parts, 0, (size_t)n_rows * sizeof *e->parts);
+    for (int i = 0; i < e->n_work; i++) {
+        const struct sample_work *w = &e->work[i];
+        struct tr_head_part *part = &e->parts[w->row];
+        if (!w->choice->grammar || w->score_id >= 0 || w->n_rows > 1 || part->ids)
+            continue; /* choices that share a row are at their text's begin: they want the same */
+        int32_t *ids = e->part_ids + (size_t)w->row * TR_MASK_LIST;
+        int n = tr__constrain_few(e, w->choice, ids);
+        if (n >= 0)
+            *part = (struct tr_head_part){.ids = ids, .n = n};
+    }
+}
+
 static void flush(struct tr_engine *e, struct group *g)
 {
     if (g->n) {
-        e->logits = tr_forward_head(e->forward, g->first, g->n, &e->logits_stride);
+        choose_parts(e, g->n);
+        tr_forward_head(e->forward, g->first, g->n, e->parts);
         if (e->n_work)
             tr_pool_run(e->pool, run_work, e);
         int64_t now = tr_clock_ns();

@@ -68,14 +68,13 @@ static void batch_mates(void **state)
             struct tr_batch both = {spans, 2};
             struct tr_batch last = {&rest, 1};
             int rows = 0;
-            size_t stride = 0;
             tr_forward_run(r.forward, &both, &rows);
             assert_int_equal(rows, 7);
-            const float *logits = tr_forward_head(r.forward, 0, rows, &stride);
+            tr_forward_head(r.forward, 0, rows, NULL);
             for (int i = 0; i < 4; i++)
-                assert_memory_equal(logits + (size_t)(3 + i) * stride,
+                assert_memory_equal(tr_forward_logits(r.forward, 3 + i),
                                     alone.logits + ((size_t)at + i) * vocab,
-                                    vocab * sizeof *logits);
+                                    vocab * sizeof *alone.logits);
             tr_forward_run(r.forward, &last, &rows);
         }
         run_close(&alone);
@@ -85,11 +84,63 @@ static void batch_mates(void **state)
     }
 }
 
+/* Ids at random places, ascending; few, or enough that the row is computed whole. */
+static int some_ids(int32_t *ids, int vocab, uint32_t *seed)
+{
+    int n = 0;
+    int step = (*seed >> 20 & 3) ? vocab / 2 : 3;
+    for (int32_t id = 0;;) {
+        *seed = *seed * 1664525u + 1013904223u;
+        id += (int32_t)((*seed >> 8) % (uint32_t)step);
+        if (id >= vocab)
+            return n;
+        ids[n++] = id++;
+    }
+}
+
+/* The logits of a few ids have the bits that they have among all. */
+static void parts_of_the_head(void **state)
+{
+    enum { ROWS = 9, IDS = 2048 };
+    static int32_t ids[ROWS][IDS];
+    (void)state;
+    uint32_t seed = 1;
+    for (size_t n = 0; n < TR_ARRAY_LEN(checkpoints); n++)
+        for (int threads = 1; threads <= 3; threads++) {
+            struct golden g;
+            struct run r;
+            golden_read(&g, "plain");
+            run_open_golden(&r, checkpoints[n], threads, 16, TR_WEIGHTS_AUTO);
+            int vocab = r.weights->config.vocab_size;
+            assert_in_range(vocab, 1, IDS);
+            run_prefill(&r, g.prompt, ROWS, ROWS);
+            for (int round = 0; round < 40; round++) {
+                struct tr_head_part parts[ROWS] = {0};
+                int first = round % 3;
+                for (int i = 0; i < ROWS - first; i++)
+                    if ((seed >> (8 + i) & 3) || round % 8 == 0)
+                        parts[i] = (struct tr_head_part){ids[i], some_ids(ids[i], vocab, &seed)};
+                tr_forward_head(r.forward, first, ROWS - first, parts);
+                for (int i = 0; i < ROWS - first; i++) {
+                    const float *got = tr_forward_logits(r.forward, i);
+                    const float *all = r.logits + (size_t)(first + i) * (size_t)vocab;
+                    for (int k = 0; k < parts[i].n; k++)
+                        assert_memory_equal(got + ids[i][k], all + ids[i][k], sizeof *got);
+                    if (!parts[i].ids)
+                        assert_memory_equal(got, all, (size_t)vocab * sizeof *got);
+                }
+            }
+            run_close(&r);
+            golden_done(&g);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_order),
         cmocka_unit_test(batch_mates),
+        cmocka_unit_test(parts_of_the_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,14 +148,13 @@ void run_step(struct run *r, const int32_t *tokens, int pos, int n)
                            .head_rows = n};
     struct tr_batch batch = {&span, 1};
     int rows = 0;
-    size_t stride = 0;
     size_t vocab = (size_t)r->weights->config.vocab_size;
     tr_forward_run(r->forward, &batch, &rows);
     assert_int_equal(rows, n);
-    const float *logits = tr_forward_head(r->forward, 0, rows, &stride);
+    tr_forward_head(r->forward, 0, rows, NULL);
     for (int i = 0; i < n; i++)
-        memcpy(r->logits + ((size_t)pos + i) * vocab, logits + (size_t)i * stride,
-               vocab * sizeof *logits);
+        memcpy(r->logits + ((size_t)pos + i) * vocab, tr_forward_logits(r->forward, i),
+               vocab * sizeof *r->logits);
 }
 
 void run_prefill(struct run *r, const int32_t *tokens, int n, int chunk)

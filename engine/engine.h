@@ -130,12 +130,12 @@ struct tr_engine_stats {
     uint64_t steps, rows, prefill_rows, decode_rows;
     /* of experts' weights read by these steps: of each layer those that some row chose */
     uint64_t expert_bytes;
-    uint64_t prompt_tokens, generated_tokens;
+    uint64_t prompt_tokens, generated_tokens, draft_tokens, accepted_tokens;
     uint64_t prefix_queries, prefix_hits; /* tokens looked up, tokens reused */
     uint64_t preemptions, page_mismatches, verified_hits;
     uint64_t choice_bytes; /* of running choices and those to be recomputed, beside pages */
     int expected_tokens;   /* promised to an answer without max_tokens */
-    uint64_t draft_tokens, accepted_tokens;
+    struct tr_bound_stats bound;
     uint64_t finished[TR_FINISH_ERROR + 1];
     int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of the engine thread's loop */
     /* recent, smoothed; 0 = not measured yet */

@@ -30,6 +30,14 @@ struct tr_sampling_defaults {
     int top_k; /* 0 = off */
 };
 
+/* Of constrained answers, counted since the start. */
+struct tr_bound_stats {
+    uint64_t tokens;
+    uint64_t forced;    /* of them, that nothing else could stand for: appended without a draw */
+    uint64_t part_rows; /* head rows of which only the logits of few ids were computed */
+    uint64_t mask_ns;   /* spent on masks */
+};
+
 /* How far a load is: done and total bytes. Called on the thread that loads. */
 typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
 

@@ -66,8 +66,8 @@ struct tr_head_part {
     const int32_t *ids; /* [n] ascending; NULL: all of them */
     int n;
 };
-/* Computes logits of the kept rows [first, first + n), n <= max_head_rows; parts [n] or NULL: all of
- * every row. What nobody wants may be computed all the same, or be what it was. */
+/* Computes logits of the kept rows [first, first + n), n <= max_head_rows; parts [n] or NULL: all
+ * of every row. What nobody wants may be computed all the same, or be what it was. */
 void tr_forward_head(struct tr_forward *f, int first, int n, const struct tr_head_part *parts);
 /* Those of kept row first + i: [vocab_size] floats, valid until the next call. */
 const float *tr_forward_logits(const struct tr_forward *f, int i);

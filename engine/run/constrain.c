@@ -104,6 +104,25 @@ int tr__constrain_mask(const struct tr_engine *e, const struct choice *c, struct
     return 0;
 }
 
+/* A mask without bits, of a choice that is bound by it; false: none. */
+static bool peek(const struct choice *c, struct tr_grammar_mask *m)
+{
+    m->bits = NULL;
+    return !c->unbound && tr_grammar_mask(c->grammar, m) == 0;
+}
+
+static int32_t only_id(const struct choice *c, const struct tr_grammar_mask *m)
+{
+    int32_t id = tr_grammar_mask_forced(m);
+    return id >= 0 && tr_choice_takes(c->sampling, id) ? id : -1;
+}
+
+int32_t tr__constrain_only(const struct choice *c)
+{
+    struct tr_grammar_mask m;
+    return peek(c, &m) ? only_id(c, &m) : -1;
+}
+
 /* Ascending ids stay so. */
 static int insert_id(int32_t *ids, int n, int32_t id)
 {
@@ -120,12 +139,10 @@ static int insert_id(int32_t *ids, int n, int32_t id)
 int tr__constrain_few(const struct tr_engine *e, const struct choice *c, int32_t *ids)
 {
     struct tr_grammar_mask m;
-    m.bits = NULL;
-    if (c->unbound || c->request->job->sampling.n_logprobs >= 0 ||
-        tr_grammar_mask(c->grammar, &m) < 0 || !m.listed || m.n + e->n_eog > TR_MASK_LIST)
+    if (c->request->job->sampling.n_logprobs >= 0 || !peek(c, &m) || !m.listed ||
+        m.n + e->n_eog > TR_MASK_LIST)
         return -1;
-    int32_t only = tr_grammar_mask_forced(&m);
-    if (only >= 0 && tr_choice_takes(c->sampling, only))
+    if (only_id(c, &m) >= 0)
         return 0;
     memcpy(ids, m.ids, (size_t)m.n * sizeof *ids);
     int n = m.n;

@@ -161,6 +161,7 @@ void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int ro
 {
     struct choice *c = w->choice;
     struct request *r = c->request;
+    e->now.bound.mask_ns += (uint64_t)w->mask_ns;
     if (r->err.code)
         return;
     if (w->status < 0) { /* the job ends before the next step */
@@ -175,11 +176,16 @@ void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int ro
         return;
     }
     count_step(e, r, now, rows);
+    if (c->grammar) {
+        e->now.bound.tokens += (uint64_t)w->n;
+        e->now.bound.forced += (uint64_t)(w->n - w->n_drawn);
+    }
     if (w->n_rows > 1)
-        deliver_drafts(e, c, w->n_rows - 1, TR_MAX(w->n - 1, 0));
+        deliver_drafts(e, c, w->n_rows - 1, TR_MAX(w->n_drawn - 1, 0));
     for (int i = 0; i < w->n; i++)
         if (!deliver_token(e, c, &w->samples[i]))
             return;
+    c->seq.n_ahead = w->n - w->n_drawn;
     if (w->ended)
         tr__finish(e, c, TR_FINISH_EOS, -1);
 }

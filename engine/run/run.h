@@ -89,10 +89,12 @@ struct sample_work {
     int row;          /* in the group of head rows */
     int n_rows;       /* more than 1: drafts to verify */
     int32_t score_id; /* >= 0: score this id instead of sampling */
+    int64_t mask_ns;  /* spent on the constraint's masks */
     int status;       /* TR_E…, and */
     const char *why;  /* what that means; NULL: it is the sampler's */
     bool ended;       /* behind the results nothing fits the grammar */
-    int n;            /* results */
+    int n;            /* results, */
+    int n_drawn;      /* and how many of them were drawn: what follows was certain */
     struct tr_sample samples[1 + TR_MAX_DRAFTS];
     struct tr_top *top; /* [1 + TR_MAX_DRAFTS][TR_MAX_LOGPROBS]: the samples' lists */
 };
@@ -192,6 +194,8 @@ TR_NODISCARD int tr__constrain_mask(const struct tr_engine *e, const struct choi
 /* The ids whose logits make a difference to the next sample, ascending, ids [TR_MASK_LIST]. Returns
  * their number, -1 where all may. */
 int tr__constrain_few(const struct tr_engine *e, const struct choice *c, int32_t *ids);
+/* The only id that the choice can go on with, -1 if there may be several. */
+int32_t tr__constrain_only(const struct choice *c);
 /* The id has become part of the answer. Errors as above. */
 TR_NODISCARD int tr__constrain_follow(const struct tr_engine *e, struct choice *c, int32_t id,
                                       const char **ret_why);

@@ -11,7 +11,9 @@ static int sample_bound(struct tr_engine *e, int tid, struct sample_work *w, con
 {
     struct choice *c = w->choice;
     struct tr_grammar_mask *m = &e->masks[tid];
+    int64_t begin = tr_clock_ns();
     int r = tr__constrain_mask(e, c, m, &w->why);
+    w->mask_ns += tr_clock_ns() - begin;
     int32_t only = r == 0 && !c->unbound ? tr_grammar_mask_forced(m) : -1;
     if (only >= 0 && tr_choice_takes(c->sampling, only))
         *ret = (struct tr_sample){.id = only};
@@ -21,7 +23,7 @@ static int sample_bound(struct tr_engine *e, int tid, struct sample_work *w, con
 }
 
 /* Samples a row, then, as long as the draft that follows was right, the next one. */
-static void sample_rows(struct tr_engine *e, int tid, struct sample_work *w)
+static void draw_rows(struct tr_engine *e, int tid, struct sample_work *w)
 {
     struct choice *c = w->choice;
     const int32_t *drafts = c->seq.ids + c->seq.n_ids;
@@ -42,6 +44,32 @@ static void sample_rows(struct tr_engine *e, int tid, struct sample_work *w)
         if (w->n++ == w->n_rows - 1 || drafts[w->n - 1] != sample->id)
             return;
     }
+}
+
+/* Adds what a constraint leaves no choice about, without rows of its own: they are computed with
+ * the next one's. The mask that ends this is then remembered when it is needed. */
+static void go_ahead(struct tr_engine *e, struct sample_work *w)
+{
+    struct choice *c = w->choice;
+    int most = TR_MIN(1 + TR_MAX_DRAFTS, c->seq.room - c->seq.n_ids);
+    const char *why; /* what can't be followed fails once it has a row of its own */
+    for (;;) {
+        int64_t begin = tr_clock_ns();
+        int32_t id = tr__constrain_only(c);
+        w->mask_ns += tr_clock_ns() - begin;
+        if (id < 0 || w->n >= most || tr__constrain_follow(e, c, id, &why) < 0)
+            return;
+        tr_choice_accept(c->sampling, id);
+        w->samples[w->n++] = (struct tr_sample){.id = id};
+    }
+}
+
+static void sample_rows(struct tr_engine *e, int tid, struct sample_work *w)
+{
+    draw_rows(e, tid, w);
+    w->n_drawn = w->n;
+    if (w->choice->grammar && w->status == 0 && !w->ended)
+        go_ahead(e, w);
 }
 
 static void score_row(struct tr_engine *e, struct tr_sampler *s, struct sample_work *w)
@@ -84,7 +112,11 @@ static void choose_parts(struct tr_engine *e, int n_rows)
         if (!w->choice->grammar || w->score_id >= 0 || w->n_rows > 1 || part->ids)
             continue; /* choices that share a row are at their text's begin: they want the same */
         int32_t *ids = e->part_ids + (size_t)w->row * TR_MASK_LIST;
+        int64_t begin = tr_clock_ns();
         int n = tr__constrain_few(e, w->choice, ids);
+        e->now.bound.mask_ns += (uint64_t)(tr_clock_ns() - begin);
+        if (n >= 0)
+            e->now.bound.part_rows++;
         if (n >= 0)
             *part = (struct tr_head_part){.ids = ids, .n = n};
     }

@@ -139,7 +139,8 @@ static void count_rows(struct tr_engine *e, const struct tr_seq *seq, struct req
     int prompt = TR_MIN(seq->n_computed + seq->planned, seq->n_prompt) - seq->n_computed;
     prompt = TR_MAX(prompt, 0);
     r->usage.prefill_computed += prompt;
-    bool decode = seq->planned - seq->n_drafts == 1 && seq->n_computed >= seq->n_prompt;
+    bool decode =
+        seq->n_ids - seq->n_computed <= 1 + seq->n_ahead && seq->n_computed >= seq->n_prompt;
     e->now.decode_rows += decode ? (uint64_t)seq->planned : 0;
     e->now.prefill_rows += decode ? 0 : (uint64_t)seq->planned;
 }

@@ -96,7 +96,7 @@ static uint64_t promised(const struct tr_schedule *s, const struct tr_seq *seq)
 {
     int n = 1 + (seq->open_ended ? 0 : seq->n_forks);
     int64_t local = n * decode_bound(&s->o, seq->room);
-    if (tr__left(seq) > 1)
+    if (!tr__decodes(seq))
         local += TR_MAX(
             prefill_bound(&s->o, tr__left(seq), seq->room) - decode_bound(&s->o, seq->room), 0);
     int64_t global = global_bound(&s->o, seq->n_prompt, seq->room, n);

@@ -52,7 +52,7 @@ static struct tr_seq *next_prefill(struct tr_schedule *s, bool shortest)
 {
     struct tr_seq *best = NULL;
     TR_LIST_EACH(struct tr_seq, r, &s->running)
-        if (r->seated && !r->deferred && tr__left(r) > TR_MAX(r->planned, 1) &&
+        if (r->seated && !r->deferred && !tr__decodes(r) && tr__left(r) > r->planned &&
             (!best || goes_first(s, r, best, shortest)))
             best = r;
     return best;
@@ -91,10 +91,23 @@ static void deal_decode(struct tr_schedule *s)
     TR_LIST_EACH(struct tr_seq, r, &s->running) {
         r->planned = 0;
         r->deferred = false;
-        if (r->seated && tr__left(r) > 1)
+        if (r->seated && !tr__decodes(r))
             tr__adopt(s, r);
-        if (r->seated && tr__left(r) == 1)
+        if (r->seated && tr__decodes(r) && tr__left(r) > 0)
             give(s, r, 1);
+    }
+}
+
+/* Further ids that are known go along, to the end of the page that the first one is in: so they
+ * need no page more than it. */
+static void deal_ahead(struct tr_schedule *s)
+{
+    TR_LIST_EACH(struct tr_seq, r, &s->running) {
+        int more = TR_MIN(tr__left(r) - 1, s->o.max_rows - s->plan.rows);
+        int page_left = s->o.shape.page_tokens - r->n_computed % s->o.shape.page_tokens;
+        more = TR_MIN(more, page_left - 1);
+        if (r->planned && more > 0)
+            give(s, r, more);
     }
 }
 
@@ -105,6 +118,7 @@ const struct tr_plan *tr_schedule_plan(struct tr_schedule *s)
     tr__deal_places(s);
     tr__promise_more(s);
     deal_decode(s);
+    deal_ahead(s);
     deal_prefill(s);
     deal_drafts(s);
 

@@ -102,7 +102,7 @@ void tr__release_pages(struct tr_schedule *s, struct tr_seq *seq)
     tr_global_truncate(&seq->global, 0);
     tr_prefix_init(&seq->chain, s->o.fingerprint, seq->salt);
     seq->n_computed = 0;
-    seq->n_drafts = 0;
+    seq->n_ahead = seq->n_drafts = 0;
     seq->look_at = 0;
 }
 
@@ -195,7 +195,8 @@ void tr_schedule_advance(struct tr_schedule *s, struct tr_seq *seq, int n)
                        s->o.verify);
     }
     int64_t next = seq->n_computed;
-    if (tr__left(seq) <= 1)
+    seq->n_ahead = TR_MAX(TR_MIN(seq->n_ahead, tr__left(seq) - 1), 0);
+    if (tr__decodes(seq))
         next -= next % shape->page_tokens;
     tr_local_drop(s->o.pages, &seq->local, next - shape->window + 1);
 }

@@ -56,6 +56,12 @@ static inline int tr__left(const struct tr_seq *seq)
     return seq->n_ids - seq->n_computed;
 }
 
+/* Is it past its prompt and what it may have to compute again? */
+static inline bool tr__decodes(const struct tr_seq *seq)
+{
+    return tr__left(seq) <= 1 + seq->n_ahead;
+}
+
 static inline struct tr_group *tr__group(struct tr_seq *seq)
 {
     return seq->group ? seq->group : &seq->own;

@@ -47,6 +47,8 @@ struct tr_seq {
     int n_computed;
     int n_cached; /* prompt tokens taken from pages of others */
     int n_forks; /* samples that will be forked off at the prompt's end: their pages are promised */
+    int n_ahead; /* so many ids before the last known one were appended without a row that led to
+                  * them: they are computed with it, by steps of decoding; set by the owner */
     int n_drafts;   /* ids[n_ids, n_ids + n_drafts) are guesses to verify in the next step */
     bool running;   /* in the running list: may hold pages */
     bool paused;    /* holds its pages, gets no rows */

@@ -29,7 +29,7 @@ static int claim(const struct tr_schedule *s, int n)
 /* Has the tenant rows to wait for, not only those of sequences that decode? */
 static bool competes(const struct tr_seq *seq)
 {
-    return !seq->paused && (!seq->running || tr__left(seq) > 1);
+    return !seq->paused && (!seq->running || !tr__decodes(seq));
 }
 
 /* The tenant waits in this step: it starts at the common time, unless it waited before. */

@@ -122,6 +122,20 @@ static void engine(struct page *p, const struct tr_engine_stats *st,
                 p->model.data, info->page_tokens, st->global_pages_total);
 }
 
+static void constraints(struct page *p, const struct tr_engine_stats *st)
+{
+    const char *c = "counter";
+    value(p, "constrained_tokens_total", NULL, c, "Tokens of constrained answers.",
+          (double)st->bound.tokens);
+    value(p, "forced_tokens_total", NULL, c, "Of these, tokens that were certain without a draw.",
+          (double)st->bound.forced);
+    value(p, "partial_head_rows_total", NULL, c,
+          "Rows of which only the logits of few allowed tokens were computed.",
+          (double)st->bound.part_rows);
+    value(p, "mask_seconds_total", NULL, c, "Time spent on masks of constrained answers.",
+          (double)st->bound.mask_ns * 1e-9);
+}
+
 static void page(struct page *p, struct srv *s)
 {
     const struct srv_metrics *m = &s->metrics;
@@ -129,6 +143,7 @@ static void page(struct page *p, struct srv *s)
         struct tr_engine_stats st;
         tr_engine_stats(s->engine, &st);
         engine(p, &st, s->info);
+        constraints(p, &st);
     }
     finished(p, m);
     for (int i = 0; i < SRV_N_HISTS; i++)

@@ -152,6 +152,97 @@ static void same_bits_in_company(void **state)
     drive_remove(path);
 }
 
+/* ---- shortcuts ---- */
+
+/* With stretches of one way only, of few and of many. */
+static const char *const stretches[JOBS] = {"([xyz]qqvqq){25}",
+                                            "(yes|no)( [0-9]{3}q){20}",
+                                            "[^\\n]{3}(qvq[^\\n]{2}){20}",
+                                            "qvvqv(a|qvq)(vqv){30}[b]",
+                                            "([a-f]{1,4}vq){20}",
+                                            "(\\u00e0\\u00ff|qvqvqvqvqvqvqvqvqvqvqv){9}"};
+
+/* Jobs of all kinds of sampling. With logprobs there are no shortcuts. */
+static struct tr_job *stretch_job(struct tr_engine *e, int k, bool shortcuts)
+{
+    struct tr_job *job = job_of(e, stretches[k], (uint32_t)k + 1);
+    struct tr_sampling *p = &job->sampling;
+    p->n_logprobs = shortcuts ? -1 : 0;
+    p->repetition_penalty = k % 2 ? 1.3F : 1.0F;
+    p->frequency_penalty = k % 3 ? 0.0F : 0.4F;
+    p->top_k = k == 2 ? 7 : 0;
+    p->min_p = k == 3 ? 0.02F : 0.0F;
+    p->top_p = k == 4 ? 0.9F : 1.0F;
+    job->n = k == 1 || k == 5 ? 3 : 1;
+    job->max_tokens = k == 4 ? 37 : LONGEST; /* cuts a stretch */
+    return job;
+}
+
+static void assert_same_ids(const struct outcome *a, const struct outcome *b, const char *what)
+{
+    for (int k = 0; k < DRIVE_MAX_CHOICES; k++) {
+        const struct answer *x = &a->choices[k], *y = &b->choices[k];
+        if (x->n != y->n || x->finish != y->finish || x->stop_id != y->stop_id ||
+            memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) != 0)
+            fail_msg("%s: choice %d differs", what, k);
+    }
+    assert_int_equal(a->usage.completion_tokens, b->usage.completion_tokens);
+    assert_int_equal(a->usage.prompt_tokens, b->usage.prompt_tokens);
+}
+
+/* Beside them one runs that wants whole rows. */
+static void run_stretches(struct tr_engine *e, const char *what)
+{
+    static struct outcome other;
+    int32_t prompt[PROMPT];
+    drive_ids(prompt, PROMPT, 99);
+    struct tr_engine_stats before = drive_idle(e);
+    drive_submit(e, drive_job(prompt, PROMPT, LONGEST), &other);
+    for (int k = 0; k < JOBS; k++)
+        drive_submit(e, stretch_job(e, k, true), &crowd[k]);
+    for (int k = 0; k < JOBS; k++) {
+        drive_wait(&crowd[k]);
+        assert_same_ids(&alone[k], &crowd[k], what);
+    }
+    drive_wait(&other);
+    struct tr_engine_stats after = drive_idle(e);
+    assert_true(after.bound.forced - before.bound.forced > 200);
+    assert_true(after.bound.part_rows - before.bound.part_rows > 50);
+    assert_int_equal(after.choice_bytes, 0);
+}
+
+static void shortcuts_change_nothing(void **state)
+{
+    (void)state;
+    const char *path = drive_variant(32);
+    struct tr_engine_options o = drive_options(path);
+    struct tr_engine *e = drive_open(o);
+    for (int k = 0; k < JOBS; k++)
+        drive(e, stretch_job(e, k, false), &alone[k]);
+    assert_int_equal(drive_idle(e).bound.forced, 0);
+    assert_int_equal(drive_idle(e).bound.part_rows, 0);
+    for (int k = 0; k < JOBS; k++) {
+        drive(e, stretch_job(e, k, true), &crowd[k]);
+        assert_same_ids(&alone[k], &crowd[k], "alone");
+        assert_true(crowd[k].usage.decode_steps < alone[k].usage.decode_steps);
+    }
+    run_stretches(e, "together");
+    tr_engine_close(e);
+    for (int variant = 0; variant < 4; variant++) {
+        o.speculation = variant == 1;
+        o.threads = variant + 1;
+        o.overcommit_percent = variant == 2 ? 400 : 0;
+        o.kv_cache_bytes = variant == 2 ? 800000 : 64 << 20;
+        o.max_batch_tokens = variant == 3 ? 9 : 64;
+        e = drive_open(o);
+        run_stretches(e, variant == 1 ? "with drafts" : variant == 2 ? "preempted" : "crowded");
+        assert_true(variant != 2 || drive_idle(e).preemptions > 0);
+        assert_true(variant != 1 || drive_idle(e).accepted_tokens > 0);
+        tr_engine_close(e);
+    }
+    drive_remove(path);
+}
+
 static void nothing_fits(void **state)
 {
     (void)state;
@@ -170,9 +261,8 @@ static void nothing_fits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_where_it_may),
-        cmocka_unit_test(waits_for_a_text),
-        cmocka_unit_test(same_bits_in_company),
+        cmocka_unit_test(ends_where_it_may),    cmocka_unit_test(waits_for_a_text),
+        cmocka_unit_test(same_bits_in_company), cmocka_unit_test(shortcuts_change_nothing),
         cmocka_unit_test(nothing_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,32 @@ static void decode_comes_first(void **state)
     steps_close();
 }
 
+/* Ids that the owner appends beside the last one are decoding, too: they go along with it, wherever
+ * others wait for rows, and to the end of its page. */
+static void known_ids_go_along(void **state)
+{
+    (void)state;
+    struct tr_seq *seq = &steps_seqs[0].seq;
+    steps_open(ROWS, 16, 1000);
+    steps_add(0, 3, 400, 0, 0);
+    steps_run();
+    steps_add(1, 3000, 10, 1, 0);
+    steps_add(2, 3000, 10, 2, 0);
+    for (int turn = 0; turn < 60; turn++) {
+        int left = seq->n_ids - seq->n_computed;
+        if (left == 1) {
+            seq->n_ahead = turn * 5 % 8;
+            for (int i = 0; i < seq->n_ahead; i++)
+                seq->ids[seq->n_ids++] = 900 + turn;
+            left += seq->n_ahead;
+        }
+        int page_left = STEPS_PAGE - seq->n_computed % STEPS_PAGE;
+        assert_int_equal(steps_run(), ROWS);
+        assert_int_equal(seq->planned, TR_MIN(left, page_left));
+    }
+    steps_close();
+}
+
 static void short_ones_pass(void **state)
 {
     (void)state;
@@ -110,11 +136,9 @@ static void no_overtaking_for_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode_comes_first),
-        cmocka_unit_test(short_ones_pass),
-        cmocka_unit_test(priorities),
-        cmocka_unit_test(tenants_share),
-        cmocka_unit_test(no_overtaking_for_memory),
+        cmocka_unit_test(decode_comes_first), cmocka_unit_test(known_ids_go_along),
+        cmocka_unit_test(short_ones_pass),    cmocka_unit_test(priorities),
+        cmocka_unit_test(tenants_share),      cmocka_unit_test(no_overtaking_for_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

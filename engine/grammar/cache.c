@@ -105,6 +105,8 @@ int tr_grammar_cache_get(struct tr_grammar_cache *c, struct tr_grammar **ret,
     }
     if (!found)
         r = tr_grammar_compile(&made, source, vocab, err);
+    if (made)
+        tr_grammar_warm(made);
     if (made && fits) {
         pthread_mutex_lock(&c->mutex);
         found = find(c, &text); /* another thread may have been as fast */

@@ -16,8 +16,8 @@ struct tr_grammar_cache;
 
 TR_NODISCARD int tr_grammar_cache_open(struct tr_grammar_cache **ret);       /* TR_ENOMEM */
 struct tr_grammar_cache *tr_grammar_cache_close(struct tr_grammar_cache *c); /* NULL ok */
-/* The grammar of the source: a reference of the caller's own. One cache is for one vocabulary. Any
- * thread. Errors: tr_grammar_compile; they are not kept. */
+/* The grammar of the source, warm: a reference of the caller's own. One cache is for one
+ * vocabulary. Any thread. Errors: tr_grammar_compile; they are not kept. */
 TR_NODISCARD int tr_grammar_cache_get(struct tr_grammar_cache *c, struct tr_grammar **ret,
                                       const struct tr_grammar_source *source,
                                       const struct tr_grammar_vocab *vocab, struct tr_err *err);

@@ -81,6 +81,10 @@ struct tr_grammar *tr_grammar_ref(struct tr_grammar *g);   /* returns g */
 struct tr_grammar *tr_grammar_unref(struct tr_grammar *g); /* NULL ok; returns NULL */
 size_t tr_grammar_bytes(const struct tr_grammar *g);       /* the most memory it can hold */
 
+/* Makes masks that are likely to be asked for, for at most some ten milliseconds: on a thread that
+ * may wait, so that who decodes need not. */
+void tr_grammar_warm(struct tr_grammar *g);
+
 /* ---- running ---- */
 
 /* A text's begin; holds a reference on g. TR_ENOMEM, TR_EUNSUPPORTED. */
@@ -113,8 +117,8 @@ enum { TR_GRAMMAR_LIST_MAX = 1024 };
 /* Caller's memory. End-of-text ids are not part of it: the caller adds its own where may_end is
  * set. n = 0 without may_end: no token of the vocabulary fits. */
 struct tr_grammar_mask {
-    /* tr_grammar_vocab_words() words, filled if !listed; bit id%64 of word id/64. May be NULL for who
-     * only wants lists. */
+    /* tr_grammar_vocab_words() words, filled if !listed; bit id%64 of word id/64. NULL: of no
+     * interest. */
     uint64_t *bits;
     int32_t ids[TR_GRAMMAR_LIST_MAX]; /* ascending, filled if listed */
     int n;                            /* allowed ids */

@@ -175,6 +175,11 @@ static inline bool tr__allows(const struct tr__config *c, unsigned byte)
 /* After an error of a call: collects if the store was full. 0: begin the call again. */
 int tr__retry(struct tr_grammar *g);
 
+/* ---- mask.c ---- */
+
+/* The offset of a configuration's mask, made if need be; 0 upon an error. */
+uint32_t tr__mask_at(struct tr_grammar *g, uint32_t config);
+
 /* ---- relax.c ---- */
 
 /* The configuration with counters forgotten that no token can bring to a bound. */

@@ -225,16 +225,20 @@ static void answer(const struct tr_grammar *g, const struct memo *m, struct tr_g
         out->bits[m->words[i] / 64] |= 1ull << m->words[i] % 64;
 }
 
+uint32_t tr__mask_at(struct tr_grammar *g, uint32_t config)
+{
+    uint32_t far = tr__relax(g, config), at = g->r ? 0 : tr__config_at(g, far)->mask;
+
+    return g->r || at ? at : build(g, far);
+}
+
 static int make(struct tr_grammar *g, const struct tr_grammar_state *s, struct tr_grammar_mask *out)
 {
-    uint32_t far, at;
+    uint32_t at;
 
     if (!s->config)
         return TR_EUNSUPPORTED;
-    far = tr__relax(g, s->config);
-    at = g->r ? 0 : tr__config_at(g, far)->mask;
-    if (g->r == 0 && !at)
-        at = build(g, far);
+    at = tr__mask_at(g, s->config);
     if (g->r)
         return g->r;
     out->may_end = tr__config_at(g, s->config)->accept;

@@ -80,16 +80,31 @@ static void check_hangup(struct srv_conn *c)
 static void on_watch(uv_poll_t *watch, int status, int events);
 static void take_over(struct srv_conn *c);
 
-/* Before libmicrohttpd reads what the client has sent; false: refused. */
-static bool look(struct srv_conn *c)
+static char seen[SRV_PEEK_BYTES]; /* the loop thread's */
+
+/* Waits for more of a first head than these n bytes; false: it need not, or there is no way. */
+static bool wait_for_head(struct srv_conn *c, ssize_t n)
 {
-    static char bytes[SRV_PEEK_BYTES]; /* the loop thread's */
+    int more = (int)n + 1, any = 1;
+    if (c->unix_peer || n <= 0)
+        return false;
+    bool whole = srv_peek_whole(seen, (size_t)n);
+    c->partial = true;
+    return setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, whole ? &any : &more, sizeof more) == 0 &&
+           !whole;
+}
+
+/* Before libmicrohttpd reads what the client has sent; false: refused. */
+static bool look(struct srv_conn *c, ssize_t *ret_n)
+{
+    char *bytes = seen;
     enum srv_problem why;
-    ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = recv(c->fd, bytes, sizeof seen, MSG_PEEK | MSG_DONTWAIT);
     const char *text = n > 0 ? srv_peek_fault(bytes, (size_t)n, !c->again, &why) : NULL;
+    *ret_n = n;
     if (!text)
         return true;
-    for (int i = 0; i < SWALLOWS && recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+    for (int i = 0; i < SWALLOWS && recv(c->fd, bytes, sizeof seen, MSG_DONTWAIT) > 0; i++)
         ; /* what is left unread would reset the connection before the answer is read */
     c->refused = true;
     srv_metrics_request(&c->srv->metrics, SRV_MAX_ROUTES, srv_problems[why].status);
@@ -118,17 +133,18 @@ static void on_watch(uv_poll_t *watch, int status, int events)
 {
     struct srv_conn *c = watch->data;
     bool gone = status < 0 || events & UV_DISCONNECT;
+    ssize_t n;
     if (!c->mhd) {
-        if (!look(c))
+        if (!look(c, &n))
             srv_conn_drop(c);
-        else
+        else if (gone || !wait_for_head(c, n))
             take_over(c);
         return;
     }
     if (events & UV_READABLE) {
         uv_poll_start(watch, UV_DISCONNECT, on_watch);
         if (!c->req)
-            (void)look(c);
+            (void)look(c, &n);
     }
     if (gone)
         on_gone(c);
@@ -161,11 +177,11 @@ void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text)
 
 static void time_out(struct srv_conn *c)
 {
-    if (c->req && c->req->phase == SRV_PHASE_BODY)
+    if (c->req ? c->req->phase == SRV_PHASE_BODY : c->partial && !c->mhd)
         srv_conn_refuse(c, SRV_PROBLEM_TIMEOUT, "the request did not arrive in time");
     else if (c->mhd)
         shutdown(c->fd, SHUT_RDWR);
-    else
+    if (!c->mhd)
         srv_conn_drop(c);
 }
 

@@ -36,6 +36,7 @@ struct srv_conn {
     bool tls;
     bool again;   /* it had a request before */
     bool refused; /* whatever comes is not read */
+    bool partial; /* some of its first head has come */
     struct sockaddr_storage addr;
     socklen_t addr_bytes;
     bool unix_peer;

@@ -83,8 +83,62 @@ static struct peek length_fault(const char *value, size_t n)
     return fault(SRV_PROBLEM_REQUEST, NULL);
 }
 
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f');
+}
+
+/* The size that a chunk's line says; *ret_n: bytes of the line, 0 if it goes on. */
+static struct peek size_fault(const char *s, size_t n, size_t *ret, size_t *ret_n)
+{
+    const char *end = memchr(s, '\n', n);
+    size_t line = end ? (size_t)(end - s) : n, digits = 0;
+    *ret = 0;
+    while (digits < line && is_hex(s[digits])) {
+        if (*ret >> (8 * sizeof *ret - 4))
+            return fault(SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
+        char c = s[digits++];
+        *ret = *ret << 4 | (size_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+    }
+    bool more = digits < line && s[digits] != ';' && s[digits] != '\r';
+    *ret_n = end ? line + 1 : 0;
+    if (more || (digits == 0 && line > 0) || (digits == 0 && end))
+        return fault(SRV_PROBLEM_REQUEST, "the size of a chunk is no hexadecimal number");
+    return fault(SRV_PROBLEM_REQUEST, NULL);
+}
+
+/* s: a chunked body, as far as it goes. */
+static struct peek chunks_fault(const char *s, size_t n)
+{
+    while (n > 0) {
+        size_t size, line;
+        struct peek p = size_fault(s, n, &size, &line);
+        if (p.text || line == 0 || size == 0 || size >= n - line)
+            return p;
+        s += line + size;
+        n -= line + size;
+        size_t end = s[0] == '\r' ? 2 : 1;
+        if (n < end)
+            break;
+        if (s[end - 1] != '\n')
+            return fault(SRV_PROBLEM_REQUEST, "a chunk does not end where its size says");
+        s += end;
+        n -= end;
+    }
+    return fault(SRV_PROBLEM_REQUEST, NULL);
+}
+
+static bool is_chunked(const char *value, size_t n)
+{
+    while (n > 0 && (*value == ' ' || *value == '\t')) {
+        value++;
+        n--;
+    }
+    return n == 7 && strncasecmp(value, "chunked", n) == 0;
+}
+
 /* s: whole lines behind the request line. */
-static struct peek fields_fault(const char *s, size_t n)
+static struct peek fields_fault(const char *s, size_t n, bool *ret_chunked)
 {
     size_t lines = 0, cookies = 0;
     for (const char *end; n > 0 && (end = memchr(s, '\n', n)); lines++) {
@@ -97,6 +151,8 @@ static struct peek fields_fault(const char *s, size_t n)
             if (p.text)
                 return p;
         }
+        if (colon && is_named(s, colon, "transfer-encoding"))
+            *ret_chunked = is_chunked(colon + 1, line - (size_t)(colon + 1 - s));
         if (colon && is_named(s, colon, "cookie"))
             cookies += count(colon, line - (size_t)(colon - s), ';');
         n -= k + 1;
@@ -130,7 +186,24 @@ static struct peek judge(const char *s, size_t n, bool first)
     size_t fields = last ? (size_t)(last - s) + 2 : n;
     if (fields > SRV_HEAD_MAX)
         return fault(SRV_PROBLEM_HEADERS, "the head is too large");
-    return last ? fields_fault(s, fields) : nothing;
+    if (!last)
+        return nothing;
+    bool chunked = false;
+    p = fields_fault(s, fields, &chunked);
+    return p.text || !chunked ? p : chunks_fault(last + 4, n - (size_t)(last + 4 - s));
+}
+
+/* Two line breaks of whatever kind behind something else. */
+bool srv_peek_whole(const char *s, size_t n)
+{
+    bool begun = false, empty = true;
+    for (size_t i = 0; i < n && i < SRV_HEAD_MAX; i++) {
+        if (s[i] == '\n' && empty && begun)
+            return true;
+        empty = s[i] == '\n' || (empty && s[i] == '\r');
+        begun |= s[i] != '\n' && s[i] != '\r';
+    }
+    return n >= SRV_HEAD_MAX;
 }
 
 const char *srv_peek_fault(const char *bytes, size_t n, bool first, enum srv_problem *ret)

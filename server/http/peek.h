@@ -10,8 +10,11 @@
 
 enum { SRV_PEEK_BYTES = 64 * 1024 }; /* so much of it is looked at */
 
-/* What is certainly wrong with a request that begins with these n bytes; NULL: nothing, or nothing
- * yet. first: it is the first of its connection, and so these bytes are a beginning. */
+/* Whether the n bytes hold the end of a head, or more than one may have. */
+bool srv_peek_whole(const char *bytes, size_t n);
+/* What is certainly wrong with a request that begins with these n bytes, the chunks of its body
+ * included as far as they go; NULL: nothing, or nothing yet. first: it is the first of its
+ * connection, and so these bytes are a beginning. */
 const char *srv_peek_fault(const char *bytes, size_t n, bool first, enum srv_problem *ret);
 
 #endif

@@ -1,4 +1,7 @@
 """Heads that libmicrohttpd gives up, or that two readers may understand differently."""
+import socket
+import time
+
 import pytest
 
 import harness
@@ -21,6 +24,7 @@ def test_a_head_that_is_given_up_leaves_no_request(demo, data):
 HOST = b"Host: x\r\n"
 LATER = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = b'{"prompt":"hi"}'
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 POST = b"POST /tokenize HTTP/1.1\r\n" + HOST
 
 
@@ -112,10 +116,27 @@ def test_codings_that_are_not_understood(demo, coding, status):
     (b"GET /health HTTP/1.1\r\nHost: x\r\nCookie: " + b"a=b;" * 5000 + b"\r\n\r\n", 431),
     (b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"".join(b"A%d: b\r\n" % i for i in range(3000)) + b"\r\n", 431),
     (b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70000 + b"\r\n\r\n", 431),
+    (POST + CHUNKED + b"zz\r\nab", 400),
+    (POST + CHUNKED + b"\r\nab", 400),
+    (POST + CHUNKED + b"2\r\nabc", 400),
+    (POST + CHUNKED + b"2\r\nab\r\n-1\r\n", 400),
+    (POST + CHUNKED + b"2 \r\nab", 400),
+    (POST + CHUNKED + b"1" + b"0" * 16 + b"\r\nab", 413),
 ], ids=lambda v: repr(v[:70]) if isinstance(v, bytes) else str(v))
-def test_what_libmicrohttpd_would_refuse_is_refused_in_our_form(demo, data, status):
-    """One head, a JSON error, an id, whatever the status."""
-    answer = demo.raw(data)
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_what_libmicrohttpd_would_refuse_is_refused_in_our_form(demo, data, status, pieces):
+    """One head, a JSON error, an id, whatever the status, and however the head arrives."""
+    begin, end = data.find(b"\r\n\r\n") + 3, len(data)
+    cuts = [begin * k // (pieces - 1) for k in range(1, pieces)] if pieces > 1 else []
+    with demo.socket() as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            for a, b in zip([0, *cuts], [*cuts, end]):
+                s.sendall(data[a:b])
+                time.sleep(0.02 if b < end else 0)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it was refused before its end
+        answer = harness.read_to_end(s)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ".encode()) and answer.count(b"HTTP/1.1 ") == 1, answer[:500]
     assert b"x-request-id: " in head.lower() and b"content-type: application/json" in head.lower()

@@ -146,7 +146,7 @@ static void finish(struct srv_call *c)
 {
     struct srv_req *req = c->req;
     if (c->dead) {
-        c->srv->metrics.finished[SRV_REASON_ABORT] += (uint64_t)c->n_choices;
+        c->srv->metrics.finished[SRV_REASON_ABORT] += (uint64_t)c->n_answers;
         free_call(c);
         return;
     }

@@ -69,8 +69,9 @@ struct srv_call {
     struct srv_job *jobs; /* n_jobs of n_prompts */
     int n_jobs, n_prompts, n_open;
     size_t max_ids;             /* of a prompt, that may be needed of the tokenizer; 0 = all */
-    struct srv_choice *choices; /* n_choices, prompt-major; made when the first job is admitted */
-    int n_choices;              /* params.n for each job */
+    int n_answers;              /* that are asked for: params.n for each job */
+    struct srv_choice *choices; /* n_choices, prompt-major */
+    int n_choices;              /* n_answers, once the first job is admitted; 0 before */
     struct tr_stops *stops;
     struct tr_buf *stop_texts; /* quoted, n_stops */
     int n_stops;

@@ -7,9 +7,10 @@
 int srv_choices_make(struct srv_call *c)
 {
     int r = 0, n = (int)c->params.n;
-    c->choices = calloc((size_t)c->n_choices, sizeof *c->choices);
+    c->choices = calloc((size_t)c->n_answers, sizeof *c->choices);
     if (!c->choices)
         return TR_ENOMEM;
+    c->n_choices = c->n_answers;
     for (int i = 0; i < c->n_choices && r == 0; i++) {
         struct srv_choice *ch = &c->choices[i];
         *ch = (struct srv_choice){.call = c, .job = &c->jobs[i / n], .index = i, .sample = i % n};
@@ -29,7 +30,7 @@ static void free_choice(struct srv_choice *ch)
 
 void srv_choices_free(struct srv_call *c)
 {
-    for (int i = 0; c->choices && i < c->n_choices; i++)
+    for (int i = 0; i < c->n_choices; i++)
         free_choice(&c->choices[i]);
     free(c->choices);
     c->choices = NULL;

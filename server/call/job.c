@@ -383,7 +383,7 @@ int srv_job_add(struct srv_call *c, struct tr_ids *ids, bool more, struct tr_err
     j->n_prompt = j->job->n_prompt;
     j->job->user = j;
     c->n_jobs++;
-    c->n_choices += (int)c->params.n;
+    c->n_answers += (int)c->params.n;
     r = keep_prompt(j);
     return r < 0 ? tr_err_set(err, r, NULL, "%s", tr_err_text(r)) : 0;
 }

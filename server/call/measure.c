@@ -60,9 +60,10 @@ void srv_measure_call(const struct srv_call *c)
     struct srv_metrics *m = &c->srv->metrics;
     long long prompt = 0, answer = 0;
     for (int i = 0; i < c->n_choices; i++) {
-        m->finished[reason_of(c, c->choices ? &c->choices[i] : NULL)]++;
-        answer += c->choices ? c->choices[i].n_tokens : 0;
+        m->finished[reason_of(c, &c->choices[i])]++;
+        answer += c->choices[i].n_tokens;
     }
+    m->finished[reason_of(c, NULL)] += (uint64_t)(c->n_answers - c->n_choices);
     if (c->err.code)
         return;
     for (int i = 0; i < c->n_jobs; i++) {

@@ -11,7 +11,7 @@ struct srv_usage srv_usage_of(const struct srv_call *c)
     }
     /* Counted here, not by the engine: it may run a token past a stop string before it
      * hears of it. */
-    for (int i = 0; c->choices && i < c->n_choices; i++) {
+    for (int i = 0; i < c->n_choices; i++) {
         u.completion += c->choices[i].n_tokens;
         u.reasoning += c->choices[i].turn.reasoning_tokens;
     }

@@ -134,8 +134,8 @@ static void attend_piece(const struct walk *w, const struct state *s, int64_t be
     }
 }
 
-void tr_kv_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l, void *const *data,
-                  int64_t first_page, const struct tr_kv_query *query, void *scratch)
+void tr__kv_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l, void *const *data,
+                   int64_t first_page, const struct tr_kv_query *query, void *scratch)
 {
     struct walk w = {kn, l, data, first_page, query};
     int rows = query->n_tokens * query->group;

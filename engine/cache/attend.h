@@ -29,8 +29,8 @@ struct tr_kv_query {
 };
 
 /* data[i]: memory of the page that covers positions from (first_page + i) * page_tokens. */
-void tr_kv_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l, void *const *data,
-                  int64_t first_page, const struct tr_kv_query *query, void *scratch);
+void tr__kv_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l, void *const *data,
+                   int64_t first_page, const struct tr_kv_query *query, void *scratch);
 size_t tr_kv_attend_scratch(int rows, int head_dim);
 
 #endif

@@ -23,8 +23,8 @@ void tr_kv_layout_init(struct tr_kv_layout *l, enum tr_kv_type type, int page_to
     l->page_bytes = (size_t)n_layers * (size_t)n_kv_heads * l->head_bytes;
 }
 
-void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
-               const float *k, const float *v)
+void tr__kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
+                const float *k, const float *v)
 {
     int lane = slot % TR_ATTN_SUB;
     void *keys = (char *)page + tr_kv_key_offset(l, layer, head, slot);

@@ -43,7 +43,7 @@ static inline size_t tr_kv_value_offset(const struct tr_kv_layout *l, int layer,
 }
 
 /* Stores one key and one value row [head_dim] at a slot. */
-void tr_kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
-               const float *k, const float *v);
+void tr__kv_put(const struct tr_kv_layout *l, void *page, int layer, int head, int slot,
+                const float *k, const float *v);
 
 #endif

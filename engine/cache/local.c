@@ -54,8 +54,8 @@ void tr_local_write(const struct tr_kv_layout *l, const struct tr_local_table *t
 {
     float rotated[TR_MAX_HEAD_DIM];
     rotate(k, table, l->head_dim, rotated);
-    tr_kv_put(l, t->table.data[pos / l->page_tokens - t->table.first], layer, head,
-              (int)(pos % l->page_tokens), rotated, v);
+    tr__kv_put(l, t->table.data[pos / l->page_tokens - t->table.first], layer, head,
+               (int)(pos % l->page_tokens), rotated, v);
 }
 
 void tr_local_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l,
@@ -66,5 +66,5 @@ void tr_local_attend(const struct tr_kernels *kn, const struct tr_kv_layout *l,
         float *row = q->q + (size_t)i * l->head_dim;
         rotate(row, tables + (size_t)(i / q->group) * l->head_dim, l->head_dim, row);
     }
-    tr_kv_attend(kn, l, t->table.data, t->table.first, q, scratch);
+    tr__kv_attend(kn, l, t->table.data, t->table.first, q, scratch);
 }

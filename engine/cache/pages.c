@@ -226,31 +226,31 @@ bool tr_local_fork(struct tr_pages *p, struct tr_local_table *to, const struct t
     return fork_table(&p->local, &to->table, &from->table, end);
 }
 
-struct tr_hash tr_local_root(struct tr_hash fingerprint, const uint64_t salt[2])
+struct tr_hash tr__local_root(struct tr_hash fingerprint, const uint64_t salt[2])
 {
     return root(fingerprint, salt, "local, rotated at absolute positions");
 }
 
-void tr_local_seal(struct tr_pages *p, const struct tr_local_table *t, int64_t page,
-                   struct tr_hash key, const int32_t *ids, bool compare)
+void tr__local_seal(struct tr_pages *p, const struct tr_local_table *t, int64_t page,
+                    struct tr_hash key, const int32_t *ids, bool compare)
 {
     seal(&p->local, &t->table, page, key, ids, compare);
 }
 
-void tr_local_keep(const struct tr_local_table *t, int64_t page)
+void tr__local_keep(const struct tr_local_table *t, int64_t page)
 {
     struct tr_page *held = at(&t->table, page);
     if (held)
         held->keep = true;
 }
 
-struct tr_local_page *tr_local_find(struct tr_pages *p, int64_t page, struct tr_hash key,
-                                    const int32_t *ids)
+struct tr_local_page *tr__local_find(struct tr_pages *p, int64_t page, struct tr_hash key,
+                                     const int32_t *ids)
 {
     return (struct tr_local_page *)tr__page_find(&p->local, key, page * p->local.page_tokens, ids);
 }
 
-void tr_local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found)
+void tr__local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found)
 {
     adopt(&t->table, page, &found->base);
 }
@@ -283,25 +283,25 @@ bool tr_global_fork(struct tr_pages *p, struct tr_global_table *to,
     return fork_table(&p->global, &to->table, &from->table, end);
 }
 
-struct tr_hash tr_global_root(struct tr_hash fingerprint, const uint64_t salt[2])
+struct tr_hash tr__global_root(struct tr_hash fingerprint, const uint64_t salt[2])
 {
     return root(fingerprint, salt, "global, unrotated");
 }
 
-void tr_global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t page,
-                    struct tr_hash key, const int32_t *ids, bool compare)
+void tr__global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t page,
+                     struct tr_hash key, const int32_t *ids, bool compare)
 {
     seal(&p->global, &t->table, page, key, ids, compare);
 }
 
-struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
-                                      const int32_t *ids)
+struct tr_global_page *tr__global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
+                                       const int32_t *ids)
 {
     return (struct tr_global_page *)tr__page_find(&p->global, key, page * p->global.page_tokens,
                                                   ids);
 }
 
-void tr_global_adopt(struct tr_global_table *t, struct tr_global_page *found)
+void tr__global_adopt(struct tr_global_table *t, struct tr_global_page *found)
 {
     adopt(&t->table, 0, &found->base);
 }

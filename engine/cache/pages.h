@@ -68,27 +68,27 @@ TR_NODISCARD bool tr_global_fork(struct tr_pages *p, struct tr_global_table *to,
                                  const struct tr_global_table *from, int64_t end);
 
 /* The start of a chain of keys: different for kinds, fingerprints and salts. */
-struct tr_hash tr_local_root(struct tr_hash fingerprint, const uint64_t salt[2]);
-struct tr_hash tr_global_root(struct tr_hash fingerprint, const uint64_t salt[2]);
+struct tr_hash tr__local_root(struct tr_hash fingerprint, const uint64_t salt[2]);
+struct tr_hash tr__global_root(struct tr_hash fingerprint, const uint64_t salt[2]);
 
 /* Seals page number `page` of the table, if it is there: `ids` are its page_tokens ids, `key` the
  * chain up to its end. compare: if another page has this identity already, compare the bytes. */
-void tr_local_seal(struct tr_pages *p, const struct tr_local_table *t, int64_t page,
-                   struct tr_hash key, const int32_t *ids, bool compare);
-void tr_global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t page,
+void tr__local_seal(struct tr_pages *p, const struct tr_local_table *t, int64_t page,
                     struct tr_hash key, const int32_t *ids, bool compare);
+void tr__global_seal(struct tr_pages *p, const struct tr_global_table *t, int64_t page,
+                     struct tr_hash key, const int32_t *ids, bool compare);
 /* Marks a page of the table as worth keeping: a later request may resume right behind it. */
-void tr_local_keep(const struct tr_local_table *t, int64_t page);
+void tr__local_keep(const struct tr_local_table *t, int64_t page);
 
 /* The sealed page of that identity, or NULL: key, absolute start and ids are compared (and the
  * checksum, with `verify`). The page may go away with the next call that takes pages. */
-struct tr_local_page *tr_local_find(struct tr_pages *p, int64_t page, struct tr_hash key,
-                                    const int32_t *ids);
-struct tr_global_page *tr_global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
-                                      const int32_t *ids);
+struct tr_local_page *tr__local_find(struct tr_pages *p, int64_t page, struct tr_hash key,
+                                     const int32_t *ids);
+struct tr_global_page *tr__global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
+                                       const int32_t *ids);
 /* Appends a found page to the table and holds it; it must be the table's next page number, or any
  * for an empty local table. */
-void tr_local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found);
-void tr_global_adopt(struct tr_global_table *t, struct tr_global_page *found);
+void tr__local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found);
+void tr__global_adopt(struct tr_global_table *t, struct tr_global_page *found);
 
 #endif

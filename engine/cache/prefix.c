@@ -7,11 +7,11 @@ int64_t tr_prefix_tail(const struct tr_prefix_shape *s)
 
 void tr_prefix_init(struct tr_prefix *x, struct tr_hash fingerprint, const uint64_t salt[2])
 {
-    *x = (struct tr_prefix){.local = tr_local_root(fingerprint, salt),
-                            .global = tr_global_root(fingerprint, salt)};
+    *x = (struct tr_prefix){.local = tr__local_root(fingerprint, salt),
+                            .global = tr__global_root(fingerprint, salt)};
 }
 
-void tr_prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids)
+void tr__prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids)
 {
     const int32_t *page = ids + x->pages * page_tokens;
     size_t bytes = (size_t)page_tokens * sizeof *page;
@@ -31,10 +31,10 @@ static int64_t longest_match(struct tr_pages *p, const struct tr_prefix_shape *s
     int64_t i = first;
     for (; i < n_pages; i++) {
         const int32_t *page = ids + i * s->page_tokens;
-        tr_prefix_advance(&x, s->page_tokens, ids);
-        if (s->has_global && !tr_global_find(p, i, x.global, page))
+        tr__prefix_advance(&x, s->page_tokens, ids);
+        if (s->has_global && !tr__global_find(p, i, x.global, page))
             break;
-        run = s->has_local && tr_local_find(p, i, x.local, page) ? run + 1 : 0;
+        run = s->has_local && tr__local_find(p, i, x.local, page) ? run + 1 : 0;
         if (run >= TR_MIN(tr_prefix_tail(s), i + 1 - first))
             best = i + 1;
     }
@@ -60,12 +60,12 @@ int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
     tr_local_drop(p, use->local, tail * s->page_tokens);
     for (int64_t i = first; i < best; i++) {
         const int32_t *page = use->ids + i * s->page_tokens;
-        tr_prefix_advance(use->chain, s->page_tokens, use->ids);
+        tr__prefix_advance(use->chain, s->page_tokens, use->ids);
         if (s->has_global)
-            tr_global_adopt(use->global, tr_global_find(p, i, use->chain->global, page));
+            tr__global_adopt(use->global, tr__global_find(p, i, use->chain->global, page));
         if (s->has_local && i >= tail) {
-            tr_local_adopt(use->local, i, tr_local_find(p, i, use->chain->local, page));
-            tr_local_keep(use->local, i); /* it served once */
+            tr__local_adopt(use->local, i, tr__local_find(p, i, use->chain->local, page));
+            tr__local_keep(use->local, i); /* it served once */
         }
     }
     return best * s->page_tokens;
@@ -92,11 +92,11 @@ void tr_prefix_seal(struct tr_pages *p, const struct tr_prefix_shape *s,
     while ((use->chain->pages + 1) * s->page_tokens <= n_computed) {
         int64_t i = use->chain->pages;
         const int32_t *page = use->ids + i * s->page_tokens;
-        tr_prefix_advance(use->chain, s->page_tokens, use->ids);
-        tr_local_seal(p, use->local, i, use->chain->local, page, compare);
-        tr_global_seal(p, use->global, i, use->chain->global, page, compare);
+        tr__prefix_advance(use->chain, s->page_tokens, use->ids);
+        tr__local_seal(p, use->local, i, use->chain->local, page, compare);
+        tr__global_seal(p, use->global, i, use->chain->global, page, compare);
         if (in_tail(s, i, resume, n_resume))
-            tr_local_keep(use->local, i);
+            tr__local_keep(use->local, i);
     }
 }
 
@@ -105,5 +105,5 @@ void tr_prefix_keep_end(const struct tr_prefix_shape *s, const struct tr_local_t
 {
     int64_t end = n_computed / s->page_tokens;
     for (int64_t i = TR_MAX(end - tr_prefix_tail(s), 0); i < end; i++)
-        tr_local_keep(local, i);
+        tr__local_keep(local, i);
 }

@@ -29,7 +29,7 @@ struct tr_prefix {
 };
 void tr_prefix_init(struct tr_prefix *x, struct tr_hash fingerprint, const uint64_t salt[2]);
 /* Takes the chain over one more page of the sequence's ids. */
-void tr_prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids);
+void tr__prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids);
 
 /* One sequence's side of a lookup: its chain, tables and ids, of which n_computed are computed. */
 struct tr_prefix_use {
@@ -49,7 +49,7 @@ int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
 
 /* Seals the pages that n_computed tokens fill and that are not sealed yet. resume [n_resume]:
  * points at which a later request may resume; their tails are kept longer. compare: see
- * tr_local_seal. */
+ * tr__local_seal. */
 void tr_prefix_seal(struct tr_pages *p, const struct tr_prefix_shape *s,
                     const struct tr_prefix_use *use, int64_t n_computed, const int64_t *resume,
                     int n_resume, bool compare);

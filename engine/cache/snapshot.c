@@ -102,7 +102,7 @@ static int write_file(int fd, const struct head *h, const int32_t *ids,
     if (write_all(fd, h, sizeof *h) < 0 || write_all(fd, ids, h->n_tokens * sizeof *ids) < 0)
         return -1;
     for (int64_t i = 0; i < n_pages; i++) {
-        tr_prefix_advance(&w.chain, w.page_tokens, ids);
+        tr__prefix_advance(&w.chain, w.page_tokens, ids);
         if (h->n_global && write_page(fd, identity(&w, KIND_GLOBAL), global->table.data[i],
                                       h->facts.global_page_bytes) < 0)
             return -1;
@@ -302,7 +302,7 @@ int tr_snapshot_read(struct tr_snapshot_file *f, const struct tr_local_table *lo
     int64_t n_pages = (int64_t)(h->n_tokens / h->facts.page_tokens);
     int r = 0;
     for (int64_t i = 0; i < n_pages && r == 0; i++) {
-        tr_prefix_advance(&w.chain, w.page_tokens, f->ids);
+        tr__prefix_advance(&w.chain, w.page_tokens, f->ids);
         if (h->n_global)
             r = read_page(f, identity(&w, KIND_GLOBAL), global->table.data[i],
                           h->facts.global_page_bytes, err);

@@ -44,7 +44,7 @@ static int reserve(struct tr_arena *a, uint64_t bytes, int protection, uint8_t *
     return 0;
 }
 
-int tr_arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err *err)
+int tr__arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err *err)
 {
     *a = (struct tr_arena){.bytes = bytes};
     if (bytes == 0)
@@ -55,7 +55,7 @@ int tr_arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err *err)
     return r;
 }
 
-int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes, struct tr_err *err)
+int tr__arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes, struct tr_err *err)
 {
     *a = (struct tr_arena){.bytes = bytes};
     if (bytes == 0)
@@ -67,7 +67,7 @@ int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes, st
     void *p = mmap(file, offset + bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
     int copy = p == MAP_FAILED ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
-        tr_arena_done(a);
+        tr__arena_done(a);
         return tr_err_set(err, TR_ENOTFOUND, NULL, "can't be mapped");
     }
     /* Also lets the kernel read it into huge pages, if the file system can hold such. */
@@ -78,15 +78,15 @@ int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes, st
     return 0;
 }
 
-void tr_arena_promote(struct tr_arena *a)
+void tr__arena_promote(struct tr_arena *a)
 {
     if (a->file)
-        a->promoter = tr_promoter_start(a->file, (uint64_t)(a->data - a->file) + a->bytes, a->fd);
+        a->promoter = tr__promoter_start(a->file, (uint64_t)(a->data - a->file) + a->bytes, a->fd);
 }
 
-void tr_arena_done(struct tr_arena *a)
+void tr__arena_done(struct tr_arena *a)
 {
-    tr_promoter_stop(a->promoter);
+    tr__promoter_stop(a->promoter);
     if (a->mapping)
         munmap(a->mapping, a->mapped);
     if (a->file)

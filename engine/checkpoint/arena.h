@@ -22,14 +22,14 @@ struct tr_arena {
 
 /* TR_ENOMEM with both figures if more is asked for than the machine or the cgroup has left. data is
  * aligned to 2 MiB. */
-TR_NODISCARD int tr_arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err *err);
+TR_NODISCARD int tr__arena_init(struct tr_arena *a, uint64_t bytes, struct tr_err *err);
 /* The same for the bytes from `offset` (a multiple of 4096) to the end of a file, which stay there.
  * Also TR_ENOTFOUND: this file can't be mapped. */
-TR_NODISCARD int tr_arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes,
-                              struct tr_err *err);
+TR_NODISCARD int tr__arena_map(struct tr_arena *a, int fd, uint64_t offset, uint64_t bytes,
+                               struct tr_err *err);
 /* Moves what is mapped into huge pages of memory on a thread of its own, where that has a use. May
  * be called once; whoever reads the arena meanwhile sees no difference. */
-void tr_arena_promote(struct tr_arena *a);
-void tr_arena_done(struct tr_arena *a); /* a zeroed struct is fine */
+void tr__arena_promote(struct tr_arena *a);
+void tr__arena_done(struct tr_arena *a); /* a zeroed struct is fine */
 
 #endif

@@ -102,7 +102,7 @@ static struct tr_tensor *look_up(struct binder *b, enum name name, char text[TR_
         snprintf(text, TR_MAX_NAME + 1, "%.*s%d%s", (int)(mark - fmt), fmt, b->layer, mark + 2);
     else
         snprintf(text, TR_MAX_NAME + 1, "%s", fmt);
-    return tr_source_find(b->source, text);
+    return tr__source_find(b->source, text);
 }
 
 static bool has(struct binder *b, enum name name)
@@ -129,8 +129,8 @@ static void check(struct binder *b, const struct tr_tensor *t, enum tr_slot_kind
         return;
     if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof *dims) != 0) {
         struct tr_buf want = {0}, got = {0};
-        tr_tensor_show_shape(&want, dims, n_dims);
-        tr_tensor_show_shape(&got, t->dims, t->n_dims);
+        tr__tensor_show_shape(&want, dims, n_dims);
+        tr__tensor_show_shape(&got, t->dims, t->n_dims);
         b->result = want.oom || got.oom ? tr_err_set(b->err, TR_ENOMEM, NULL, "out of memory")
                                         : tr_err_set(b->err, TR_EFORMAT, t->name,
                                                      "%s: %s: expected shape %s, found %s", file,
@@ -160,11 +160,11 @@ static void take_scale(struct binder *b, struct tr_tensor *t, enum tr_slot_kind 
         return;
     int stem = (int)(n - end);
     snprintf(name, sizeof name, "%.*s.input_scale", stem, t->name);
-    struct tr_tensor *input = tr_source_find(b->source, name);
+    struct tr_tensor *input = tr__source_find(b->source, name);
     if (input) /* for processors that multiply E2M1 by E2M1 */
         input->used = true;
     snprintf(name, sizeof name, "%.*s.scale", stem, t->name);
-    struct tr_tensor *scale = tr_source_find(b->source, name);
+    struct tr_tensor *scale = tr__source_find(b->source, name);
     if (!scale)
         return;
     const char *file = b->source->files[scale->file].name;
@@ -185,9 +185,9 @@ static void take_scale(struct binder *b, struct tr_tensor *t, enum tr_slot_kind 
 static struct tr_tensor *take_text(struct binder *b, const char *text, enum tr_slot_kind kind,
                                    const uint64_t *dims, int n_dims)
 {
-    struct tr_tensor *t = tr_source_find(b->source, text);
+    struct tr_tensor *t = tr__source_find(b->source, text);
     if (!t) {
-        tr_names_add(&b->missing, text);
+        tr__names_add(&b->missing, text);
         return NULL;
     }
     t->used = true;
@@ -212,9 +212,9 @@ static void add(struct binder *b, struct tr_tensor *t, enum tr_slot_kind kind, u
         return;
     struct tr_slot slot = {.kind = kind, .tensor = t, .n = n, .k = k, .owner = owner};
     slot.first = first;
-    slot.offset = t->offset + first * (t->quant ? tr_quant_rows_bytes(t->quant, 1)
+    slot.offset = t->offset + first * (t->quant ? tr__quant_rows_bytes(t->quant, 1)
                                                 : tr_file_row_bytes(t->type, k));
-    b->result = tr_load_plan_add(b->plan, &slot, b->err);
+    b->result = tr__load_plan_add(b->plan, &slot, b->err);
 }
 
 static void vector(struct binder *b, enum name name, int n, const float **pointer)
@@ -335,8 +335,8 @@ static void layer(struct binder *b, const struct tr_model_config *c, struct tr_l
     vector(b, POST_MLP_NORM, d, &l->post_mlp_norm);
 }
 
-int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
-            struct tr_load_plan *plan, struct tr_err *err)
+int tr__bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
+             struct tr_load_plan *plan, struct tr_err *err)
 {
     const struct tr_model_config *c = &w->config;
     struct binder b = {.source = s, .plan = plan, .kind = kind, .err = err};
@@ -360,19 +360,19 @@ int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind k
     if (b.missing.n)
         return tr_err_set(err, TR_EFORMAT, NULL, "%s%s: %zu tensors are missing: %s%s",
                           s->files[0].name, s->n_files > 1 ? " and others" : "", b.missing.n,
-                          b.missing.text, tr_names_rest(&b.missing, rest));
+                          b.missing.text, tr__names_rest(&b.missing, rest));
     return b.result;
 }
 
-void tr_bind_unused(struct tr_source *s)
+void tr__bind_unused(struct tr_source *s)
 {
     struct tr_names unused = {0};
     char rest[32];
     for (size_t i = 0; i < s->n_tensors; i++)
         if (!s->tensors[i].used && !s->tensors[i].part &&
             !strstr(s->tensors[i].name, "rotary_emb.inv_freq"))
-            tr_names_add(&unused, s->tensors[i].name);
+            tr__names_add(&unused, s->tensors[i].name);
     if (unused.n)
-        tr_source_warn(s, "%zu tensors are not used: %s%s", unused.n, unused.text,
-                       tr_names_rest(&unused, rest));
+        tr__source_warn(s, "%zu tensors are not used: %s%s", unused.n, unused.text,
+                        tr__names_rest(&unused, rest));
 }

@@ -8,10 +8,10 @@
  * for each weight, in the order of the arena. Marks the tensors it uses. TR_EFORMAT with all
  * missing names in one message, else with the first tensor whose shape or type is wrong. On
  * failure w holds what was allocated. */
-TR_NODISCARD int tr_bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
-                         struct tr_load_plan *plan, struct tr_err *err);
+TR_NODISCARD int tr__bind(struct tr_weights *w, struct tr_source *s, enum tr_checkpoint_kind kind,
+                          struct tr_load_plan *plan, struct tr_err *err);
 
 /* Warns of the tensors that no weight uses, in one line; nothing if there are none. */
-void tr_bind_unused(struct tr_source *s);
+void tr__bind_unused(struct tr_source *s);
 
 #endif

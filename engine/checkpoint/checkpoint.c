@@ -39,18 +39,18 @@ static int open_folder(struct tr_checkpoint *c, struct tr_err *err)
     int r = read_json(c, config_name, false, &config, err);
     root = tr_json_root(config, config_name);
     if (!r)
-        r = tr_model_config_read(&c->config, &root, config_name, err);
+        r = tr__model_config_read(&c->config, &root, config_name, err);
     if (!r)
         r = read_json(c, modelopt_name, true, &modelopt, err);
     modelopt_root = tr_json_root(modelopt, modelopt_name);
     if (!r)
-        r = tr_quant_config_read(&quant, &root, &modelopt_root, err);
+        r = tr__quant_config_read(&quant, &root, &modelopt_root, err);
     if (!r)
-        r = tr_generation_read(&c->generation, c->path, err);
+        r = tr__generation_read(&c->generation, c->path, err);
     if (!r)
-        r = tr_safetensors_open(&c->source, c->path, err);
+        r = tr__safetensors_open(&c->source, c->path, err);
     if (!r)
-        r = tr_quant_find(&c->source, &quant, err);
+        r = tr__quant_find(&c->source, &quant, err);
     tr_json_free(modelopt);
     tr_json_free(config);
     return r;
@@ -59,10 +59,10 @@ static int open_folder(struct tr_checkpoint *c, struct tr_err *err)
 static int open_gguf(struct tr_checkpoint *c, struct tr_err *err)
 {
     c->kind = TR_CHECKPOINT_GGUF;
-    int r = tr_gguf_open(&c->gguf, &c->source, c->path, err);
+    int r = tr__gguf_open(&c->gguf, &c->source, c->path, err);
     if (!r)
-        r = tr_gguf_config(c->gguf, &c->config, err);
-    return r ? r : tr_gguf_generation(c->gguf, &c->generation, err);
+        r = tr__gguf_config(c->gguf, &c->config, err);
+    return r ? r : tr__gguf_generation(c->gguf, &c->generation, err);
 }
 
 int tr_checkpoint_open(struct tr_checkpoint **ret, const char *path, struct tr_err *err)
@@ -72,7 +72,7 @@ int tr_checkpoint_open(struct tr_checkpoint **ret, const char *path, struct tr_e
     if (!c)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     c->path = strdup(path);
-    int r = c->path ? tr_source_init(&c->source, err)
+    int r = c->path ? tr__source_init(&c->source, err)
                     : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     if (!r)
         r = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(c, err) : open_gguf(c, err);
@@ -87,8 +87,8 @@ struct tr_checkpoint *tr_checkpoint_close(struct tr_checkpoint *c)
 {
     if (!c)
         return NULL;
-    tr_gguf_close(c->gguf);
-    tr_source_done(&c->source);
+    tr__gguf_close(c->gguf);
+    tr__source_done(&c->source);
     free(c->path);
     free(c);
     return NULL;
@@ -98,6 +98,6 @@ int tr_checkpoint_tokenizer(const struct tr_checkpoint *c, struct tr_tokenizer *
                             struct tr_err *err)
 {
     return c->kind == TR_CHECKPOINT_GGUF
-               ? tr_gguf_tokenizer(c->gguf, c->config.vocab_size, ret, err)
+               ? tr__gguf_tokenizer(c->gguf, c->config.vocab_size, ret, err)
                : tr_tokenizer_load(ret, c->path, c->config.vocab_size, err);
 }

@@ -38,7 +38,7 @@ static int read_integers(const struct tr_json *root, struct tr_model_config *c, 
         int r = tr_json_as_int(&v, f->min, f->max, &x, err);
         if (r)
             return r;
-        *tr_field_int(c, id) = (int)x;
+        *tr__field_int(c, id) = (int)x;
     }
     const struct tr_field *f = &tr_fields[TR_FIELD_WINDOW];
     int64_t window = 0;
@@ -269,8 +269,8 @@ static int read_id(const struct tr_json *root, const char *key, int vocab, int *
     return r;
 }
 
-int tr_model_config_read(struct tr_model_config *ret, const struct tr_json *root, const char *name,
-                         struct tr_err *err)
+int tr__model_config_read(struct tr_model_config *ret, const struct tr_json *root, const char *name,
+                          struct tr_err *err)
 {
     struct tr_model_config all = {0}, *c = &all;
     int r = tr_json_expect(root, TR_JSON_OBJECT, err);
@@ -291,14 +291,14 @@ int tr_model_config_read(struct tr_model_config *ret, const struct tr_json *root
     if (!r)
         r = read_id(root, "pad_token_id", c->vocab_size, &c->pad_id, err);
     if (!r)
-        r = tr_fields_check(c, TR_KEYS_JSON, name, err);
+        r = tr__fields_check(c, TR_KEYS_JSON, name, err);
     if (!r)
         *ret = all;
     return r;
 }
 
-int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t n, const char *name,
-                          struct tr_err *err)
+int tr__model_config_parse(struct tr_model_config *ret, const char *text, size_t n,
+                           const char *name, struct tr_err *err)
 {
     struct json_t *doc;
     struct tr_err inner;
@@ -306,7 +306,7 @@ int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t 
     if (r)
         return tr_err_set(err, r == TR_ENOMEM ? r : TR_EFORMAT, NULL, "%s: %s", name, inner.msg);
     struct tr_json root = tr_json_root(doc, name);
-    r = tr_model_config_read(ret, &root, name, err);
+    r = tr__model_config_read(ret, &root, name, err);
     tr_json_free(doc);
     return r;
 }

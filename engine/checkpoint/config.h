@@ -55,10 +55,10 @@ struct tr_model_config {
 struct tr_json;
 
 /* Reads config.json; `name` is used in messages. */
-TR_NODISCARD int tr_model_config_read(struct tr_model_config *ret, const struct tr_json *root,
-                                      const char *name, struct tr_err *err);
-/* The same of its text, n bytes; `name` is used in messages. */
-TR_NODISCARD int tr_model_config_parse(struct tr_model_config *ret, const char *text, size_t n,
+TR_NODISCARD int tr__model_config_read(struct tr_model_config *ret, const struct tr_json *root,
                                        const char *name, struct tr_err *err);
+/* The same of its text, n bytes; `name` is used in messages. */
+TR_NODISCARD int tr__model_config_parse(struct tr_model_config *ret, const char *text, size_t n,
+                                        const char *name, struct tr_err *err);
 
 #endif

@@ -33,12 +33,12 @@ const struct tr_field tr_fields[TR_FIELD_COUNT] = {
 };
 /* clang-format on */
 
-int *tr_field_int(struct tr_model_config *config, enum tr_field_id id)
+int *tr__field_int(struct tr_model_config *config, enum tr_field_id id)
 {
     return (int *)(void *)((char *)config + tr_fields[id].offset);
 }
 
-int tr_fields_fail(struct tr_err *err, const char *name, const char *key, const char *fmt, ...)
+int tr__fields_fail(struct tr_err *err, const char *name, const char *key, const char *fmt, ...)
 {
     struct tr_err inner;
     va_list ap;
@@ -48,26 +48,26 @@ int tr_fields_fail(struct tr_err *err, const char *name, const char *key, const 
     return tr_err_set(err, TR_EFORMAT, key, "%s: %s: %s", name, key, inner.msg);
 }
 
-int tr_fields_check(struct tr_model_config *c, int keys, const char *name, struct tr_err *err)
+int tr__fields_check(struct tr_model_config *c, int keys, const char *name, struct tr_err *err)
 {
 #define KEY(id) tr_fields[TR_FIELD_##id].key[keys]
     if (c->n_dense > c->n_layers)
-        return tr_fields_fail(err, name, KEY(N_DENSE), "%d is more than the %d layers", c->n_dense,
-                              c->n_layers);
+        return tr__fields_fail(err, name, KEY(N_DENSE), "%d is more than the %d layers", c->n_dense,
+                               c->n_layers);
     if (c->n_heads % c->n_kv_heads)
-        return tr_fields_fail(err, name, KEY(N_KV_HEADS), "%d does not divide %s = %d",
-                              c->n_kv_heads, KEY(N_HEADS), c->n_heads);
+        return tr__fields_fail(err, name, KEY(N_KV_HEADS), "%d does not divide %s = %d",
+                               c->n_kv_heads, KEY(N_HEADS), c->n_heads);
     if (c->head_dim % 2)
-        return tr_fields_fail(err, name, KEY(HEAD_DIM), "%d is odd", c->head_dim);
+        return tr__fields_fail(err, name, KEY(HEAD_DIM), "%d is odd", c->head_dim);
     if (c->n_active > c->n_experts)
-        return tr_fields_fail(err, name, KEY(N_ACTIVE), "%d is more than %s = %d", c->n_active,
-                              KEY(N_EXPERTS), c->n_experts);
+        return tr__fields_fail(err, name, KEY(N_ACTIVE), "%d is more than %s = %d", c->n_active,
+                               KEY(N_EXPERTS), c->n_experts);
     c->n_local = c->n_global = 0;
     for (int i = 0; i < c->n_layers; i++)
         c->kind_index[i] = c->kind[i] == TR_LOCAL ? c->n_local++ : c->n_global++;
     if (c->n_local && !c->window)
-        return tr_fields_fail(err, name, KEY(WINDOW), "missing, but %d layers have a window",
-                              c->n_local);
+        return tr__fields_fail(err, name, KEY(WINDOW), "missing, but %d layers have a window",
+                               c->n_local);
     return 0;
 #undef KEY
 }

@@ -39,15 +39,15 @@ extern const struct tr_field tr_fields[TR_FIELD_COUNT];
 enum { TR_KEYS_JSON, TR_KEYS_GGUF };
 
 /* The field's int in *config. */
-int *tr_field_int(struct tr_model_config *config, enum tr_field_id id);
+int *tr__field_int(struct tr_model_config *config, enum tr_field_id id);
 
 /* Checks the rules between the fields and fills in n_local, n_global and kind_index from kind.
  * `keys` says whose key names the message uses. TR_EFORMAT. */
-TR_NODISCARD int tr_fields_check(struct tr_model_config *config, int keys, const char *name,
-                                 struct tr_err *err);
+TR_NODISCARD int tr__fields_check(struct tr_model_config *config, int keys, const char *name,
+                                  struct tr_err *err);
 
 /* "NAME: KEY: text", with KEY as param; returns TR_EFORMAT. */
-int tr_fields_fail(struct tr_err *err, const char *name, const char *key, const char *fmt, ...)
+int tr__fields_fail(struct tr_err *err, const char *name, const char *key, const char *fmt, ...)
     TR_PRINTF(4, 5);
 
 #endif

@@ -20,7 +20,7 @@ static const char *printable_name(const char *path)
     return name;
 }
 
-int tr_file_open(struct tr_file *f, const char *path, struct tr_err *err)
+int tr__file_open(struct tr_file *f, const char *path, struct tr_err *err)
 {
     *f = (struct tr_file){.fd = -1};
     f->path = strdup(path);
@@ -36,7 +36,7 @@ int tr_file_open(struct tr_file *f, const char *path, struct tr_err *err)
     else if (!S_ISREG(st.st_mode))
         r = tr_err_set(err, TR_EFORMAT, NULL, "%s: not a regular file", f->name);
     if (r) {
-        tr_file_done(f);
+        tr__file_done(f);
         return r;
     }
     f->size = (uint64_t)st.st_size;
@@ -44,23 +44,23 @@ int tr_file_open(struct tr_file *f, const char *path, struct tr_err *err)
     return 0;
 }
 
-void tr_file_forget(struct tr_file *f)
+void tr__file_forget(struct tr_file *f)
 {
     if (f->path && f->fd >= 0)
         close(f->fd);
     f->fd = -1;
 }
 
-void tr_file_done(struct tr_file *f)
+void tr__file_done(struct tr_file *f)
 {
-    tr_file_forget(f);
+    tr__file_forget(f);
     if (f->map)
         munmap((void *)(uintptr_t)f->map, f->size);
     free(f->path);
     *f = (struct tr_file){.fd = -1};
 }
 
-int tr_file_read(const struct tr_file *f, uint64_t offset, void *dst, size_t n, struct tr_err *err)
+int tr__file_read(const struct tr_file *f, uint64_t offset, void *dst, size_t n, struct tr_err *err)
 {
     char *p = dst;
     while (n) {
@@ -79,7 +79,7 @@ int tr_file_read(const struct tr_file *f, uint64_t offset, void *dst, size_t n, 
     return 0;
 }
 
-bool tr_file_map(struct tr_file *f)
+bool tr__file_map(struct tr_file *f)
 {
     if (f->map || f->size == 0)
         return f->map != NULL;

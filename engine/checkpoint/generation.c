@@ -51,7 +51,7 @@ static int read_fields(const struct tr_json *root, struct tr_sampling_defaults *
     return r;
 }
 
-int tr_generation_read(struct tr_generation *ret, const char *dir, struct tr_err *err)
+int tr__generation_read(struct tr_generation *ret, const char *dir, struct tr_err *err)
 {
     static const char name[] = "generation_config.json";
     struct tr_buf path = {0};
@@ -70,20 +70,20 @@ int tr_generation_read(struct tr_generation *ret, const char *dir, struct tr_err
     return r;
 }
 
-int tr_gguf_generation(const struct tr_gguf *g, struct tr_generation *ret, struct tr_err *err)
+int tr__gguf_generation(const struct tr_gguf *g, struct tr_generation *ret, struct tr_err *err)
 {
     struct tr_sampling_defaults *s = &ret->sampling;
     int r = 0;
     *s = nothing;
     for (size_t i = 0; i < TR_ARRAY_LEN(fields) && !r; i++) {
         double x = (double)NAN;
-        r = tr_gguf_double(g, fields[i].gguf, false, fields[i].min, fields[i].max, &x, err);
+        r = tr__gguf_double(g, fields[i].gguf, false, fields[i].min, fields[i].max, &x, err);
         put(s, &fields[i], x);
     }
     int64_t k = s->top_k;
     struct tr_gguf_value v;
     if (!r)
-        r = tr_gguf_int(g, "general.sampling.top_k", false, INT32_MIN, INT32_MAX, &k, err);
-    s->top_k = k < 0 && tr_gguf_find(g, "general.sampling.top_k", &v) ? 0 : (int)k;
+        r = tr__gguf_int(g, "general.sampling.top_k", false, INT32_MIN, INT32_MAX, &k, err);
+    s->top_k = k < 0 && tr__gguf_find(g, "general.sampling.top_k", &v) ? 0 : (int)k;
     return r;
 }

@@ -12,9 +12,10 @@ struct tr_generation {
 
 /* DIR/generation_config.json; without it nothing is recommended. TR_EFORMAT names the key of a
  * value that no request could have. */
-TR_NODISCARD int tr_generation_read(struct tr_generation *ret, const char *dir, struct tr_err *err);
+TR_NODISCARD int tr__generation_read(struct tr_generation *ret, const char *dir,
+                                     struct tr_err *err);
 /* The keys general.sampling.* of GGUF metadata. */
-TR_NODISCARD int tr_gguf_generation(const struct tr_gguf *g, struct tr_generation *ret,
-                                    struct tr_err *err);
+TR_NODISCARD int tr__gguf_generation(const struct tr_gguf *g, struct tr_generation *ret,
+                                     struct tr_err *err);
 
 #endif

@@ -100,7 +100,7 @@ static int need(struct reader *in, uint64_t n)
         return TR_ENOMEM;
     }
     in->g->header = p;
-    int r = tr_file_read(in->f, in->have, p + in->have, want - in->have, in->err);
+    int r = tr__file_read(in->f, in->have, p + in->have, want - in->have, in->err);
     if (!r)
         in->have = want;
     return r;
@@ -244,7 +244,7 @@ static int read_tensor(struct reader *in, struct tr_source *s, int file, struct 
         r = read_u32(in, &n_dims);
     if (r)
         return r;
-    if (!tr_name_printable((const char *)in->g->header + at, n))
+    if (!tr__name_printable((const char *)in->g->header + at, n))
         return bad(in, "the name of tensor %zu is not printable", s->n_tensors);
     char name[TR_MAX_NAME + 1] = {0};
     memcpy(name, in->g->header + at, n);
@@ -266,7 +266,7 @@ static int read_tensor(struct reader *in, struct tr_source *s, int file, struct 
     t.type = tensor_types[type].type;
     t.type_name = tensor_types[type].name;
     uint64_t elements, k = t.dims[n_dims - 1];
-    if (!tr_tensor_elements(&t, &elements) || elements == 0 || k % tensor_types[type].elements ||
+    if (!tr__tensor_elements(&t, &elements) || elements == 0 || k % tensor_types[type].elements ||
         __builtin_mul_overflow(elements / tensor_types[type].elements, tensor_types[type].bytes,
                                &t.bytes))
         return bad(in, "%s: its shape is impossible for %s", name, t.type_name);
@@ -277,7 +277,7 @@ static int read_tensor(struct reader *in, struct tr_source *s, int file, struct 
         !pad(x->end, x->alignment, &x->used))
         return bad(in, "%s: ends at byte %llu of the data, the file has %llu bytes", name,
                    (unsigned long long)x->end, (unsigned long long)in->f->size);
-    return tr_source_add(s, &t, name, n, in->err);
+    return tr__source_add(s, &t, name, n, in->err);
 }
 
 static int read_tensors(struct reader *in, struct tr_source *s, int file, uint64_t n)
@@ -286,7 +286,7 @@ static int read_tensors(struct reader *in, struct tr_source *s, int file, uint64
     if (n > TR_MAX_TENSORS || n > (in->f->size - in->pos) / 33)
         return bad(in, "claims %llu tensors", (unsigned long long)n);
     int64_t alignment = 32;
-    int r = tr_gguf_int(in->g, "general.alignment", false, 1, 1 << 20, &alignment, in->err);
+    int r = tr__gguf_int(in->g, "general.alignment", false, 1, 1 << 20, &alignment, in->err);
     if (r)
         return r;
     if (alignment & (alignment - 1))
@@ -336,7 +336,7 @@ static int read_file(struct tr_gguf *g, struct tr_source *s, int file, struct tr
     return r ? r : read_tensors(&in, s, file, n_tensors);
 }
 
-struct tr_gguf *tr_gguf_close(struct tr_gguf *g)
+struct tr_gguf *tr__gguf_close(struct tr_gguf *g)
 {
     if (!g)
         return NULL;
@@ -352,7 +352,7 @@ static int read_part(struct tr_gguf **ret, struct tr_source *s, const char *path
                      int64_t *count, struct tr_err *err)
 {
     int file;
-    int r = tr_source_add_file(s, path, &file, err);
+    int r = tr__source_add_file(s, path, &file, err);
     if (r)
         return r;
     struct tr_gguf *g = calloc(1, sizeof *g);
@@ -361,15 +361,15 @@ static int read_part(struct tr_gguf **ret, struct tr_source *s, const char *path
     int64_t want = *count, found_no = 0, found = 1;
     r = read_file(g, s, file, err);
     if (!r)
-        r = tr_gguf_int(g, "split.no", false, 0, UINT16_MAX, &found_no, err);
+        r = tr__gguf_int(g, "split.no", false, 0, UINT16_MAX, &found_no, err);
     if (!r)
-        r = tr_gguf_int(g, "split.count", false, 0, TR_MAX_FILES, &found, err);
+        r = tr__gguf_int(g, "split.count", false, 0, TR_MAX_FILES, &found, err);
     found = TR_MAX(found, 1);
     if (!r && (found_no != no || (want && found != want)))
-        r = tr_fields_fail(err, g->name, "split.no", "part %lld of %lld, expected part %lld",
-                           (long long)found_no + 1, (long long)found, (long long)no + 1);
+        r = tr__fields_fail(err, g->name, "split.no", "part %lld of %lld, expected part %lld",
+                            (long long)found_no + 1, (long long)found, (long long)no + 1);
     if (r) {
-        tr_gguf_close(g);
+        tr__gguf_close(g);
         return r;
     }
     *count = found;
@@ -385,8 +385,8 @@ static int read_other_parts(const struct tr_gguf *g, struct tr_source *s, const 
     snprintf(tail, sizeof tail, "-00001-of-%05d.gguf", (int)count);
     size_t n = strlen(path), m = strlen(tail);
     if (n < m || strcmp(path + n - m, tail) != 0)
-        return tr_fields_fail(err, g->name, "split.count", "the name of part 1 must end in %s",
-                              tail);
+        return tr__fields_fail(err, g->name, "split.count", "the name of part 1 must end in %s",
+                               tail);
     int r = 0;
     for (int i = 1; i < count && !r; i++) {
         struct tr_buf other = {0};
@@ -395,19 +395,19 @@ static int read_other_parts(const struct tr_gguf *g, struct tr_source *s, const 
         tr_buf_addf(&other, "-%05d-of-%05d.gguf", i + 1, (int)count);
         r = other.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory")
                       : read_part(&part, s, other.data, i, &count, err);
-        tr_gguf_close(part);
+        tr__gguf_close(part);
         tr_buf_done(&other);
     }
     int64_t tensors = (int64_t)s->n_tensors;
     if (!r)
-        r = tr_gguf_int(g, "split.tensors.count", false, 0, INT32_MAX, &tensors, err);
+        r = tr__gguf_int(g, "split.tensors.count", false, 0, INT32_MAX, &tensors, err);
     if (!r && (size_t)tensors != s->n_tensors)
-        r = tr_fields_fail(err, g->name, "split.tensors.count", "says %lld, the parts have %zu",
-                           (long long)tensors, s->n_tensors);
+        r = tr__fields_fail(err, g->name, "split.tensors.count", "says %lld, the parts have %zu",
+                            (long long)tensors, s->n_tensors);
     return r;
 }
 
-int tr_gguf_open(struct tr_gguf **ret, struct tr_source *s, const char *path, struct tr_err *err)
+int tr__gguf_open(struct tr_gguf **ret, struct tr_source *s, const char *path, struct tr_err *err)
 {
     struct tr_gguf *g = NULL;
     int64_t count = 0;
@@ -415,9 +415,9 @@ int tr_gguf_open(struct tr_gguf **ret, struct tr_source *s, const char *path, st
     if (!r && count > 1)
         r = read_other_parts(g, s, path, count, err);
     if (!r)
-        r = tr_source_seal(s, err);
+        r = tr__source_seal(s, err);
     if (r)
-        g = tr_gguf_close(g);
+        g = tr__gguf_close(g);
     else
         *ret = g;
     return r;

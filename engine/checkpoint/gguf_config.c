@@ -20,7 +20,7 @@ enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 };
 
 static int fail(const struct tr_gguf *g, struct tr_err *err, const char *key, const char *text)
 {
-    return tr_fields_fail(err, tr_gguf_name(g), key, "%s", text);
+    return tr__fields_fail(err, tr__gguf_name(g), key, "%s", text);
 }
 
 static int read_integers(const struct tr_gguf *g, struct tr_model_config *c, struct tr_err *err)
@@ -33,15 +33,15 @@ static int read_integers(const struct tr_gguf *g, struct tr_model_config *c, str
         bool required = id < TR_FIELD_REQUIRED;
         struct tr_gguf_value tokens;
         /* The directory of tokens is the vocabulary, too. */
-        if (id == TR_FIELD_VOCAB_SIZE && tr_gguf_find(g, "tokenizer.ggml.tokens", &tokens) &&
+        if (id == TR_FIELD_VOCAB_SIZE && tr__gguf_find(g, "tokenizer.ggml.tokens", &tokens) &&
             tokens.count >= (uint64_t)f->min && tokens.count <= (uint64_t)f->max) {
             x = (int64_t)tokens.count;
             required = false;
         }
-        int r = tr_gguf_int(g, key, required, f->min, f->max, &x, err);
+        int r = tr__gguf_int(g, key, required, f->min, f->max, &x, err);
         if (r)
             return r;
-        *tr_field_int(c, id) = (int)x;
+        *tr__field_int(c, id) = (int)x;
     }
     return 0;
 }
@@ -50,10 +50,10 @@ static int read_integers(const struct tr_gguf *g, struct tr_model_config *c, str
 static int only(const struct tr_gguf *g, const char *key, int64_t want, struct tr_err *err)
 {
     int64_t x = want;
-    int r = tr_gguf_int(g, key, false, INT64_MIN, INT64_MAX, &x, err);
+    int r = tr__gguf_int(g, key, false, INT64_MIN, INT64_MAX, &x, err);
     if (!r && x != want)
-        r = tr_fields_fail(err, tr_gguf_name(g), key, "%lld, only %lld is supported", (long long)x,
-                           (long long)want);
+        r = tr__fields_fail(err, tr__gguf_name(g), key, "%lld, only %lld is supported",
+                            (long long)x, (long long)want);
     return r;
 }
 
@@ -71,10 +71,10 @@ static int refuse_keys(const struct tr_gguf *g, struct tr_err *err)
     int r = only(g, "afmoe.expert_group_used_count", 1, err);
     for (size_t i = 0; i < TR_ARRAY_LEN(keys) && !r; i++) {
         double x = keys[i].neutral;
-        r = tr_gguf_double(g, keys[i].key, false, -HUGE_VAL, HUGE_VAL, &x, err);
+        r = tr__gguf_double(g, keys[i].key, false, -HUGE_VAL, HUGE_VAL, &x, err);
         if (!r && x != keys[i].neutral)
-            r = tr_fields_fail(err, tr_gguf_name(g), keys[i].key, "%g is not supported, only %g", x,
-                               keys[i].neutral);
+            r = tr__fields_fail(err, tr__gguf_name(g), keys[i].key, "%g is not supported, only %g",
+                                x, keys[i].neutral);
     }
     return r;
 }
@@ -84,16 +84,16 @@ static int read_routing(const struct tr_gguf *g, struct tr_model_config *c, stru
     int64_t gating = GATING_SIGMOID, groups = 1;
     double scale = 1;
     c->route_norm = true;
-    int r = tr_gguf_int(g, "afmoe.expert_gating_func", false, 0, INT32_MAX, &gating, err);
+    int r = tr__gguf_int(g, "afmoe.expert_gating_func", false, 0, INT32_MAX, &gating, err);
     if (!r && gating != GATING_SIGMOID)
         r = fail(g, err, "afmoe.expert_gating_func",
                  gating == GATING_SOFTMAX ? "softmax is not supported" : "unknown function");
     if (!r)
-        r = tr_gguf_bool(g, "afmoe.expert_weights_norm", false, &c->route_norm, err);
+        r = tr__gguf_bool(g, "afmoe.expert_weights_norm", false, &c->route_norm, err);
     if (!r)
-        r = tr_gguf_double(g, "afmoe.expert_weights_scale", false, 0, 1e6, &scale, err);
+        r = tr__gguf_double(g, "afmoe.expert_weights_scale", false, 0, 1e6, &scale, err);
     if (!r)
-        r = tr_gguf_int(g, "afmoe.expert_group_count", false, 0, INT32_MAX, &groups, err);
+        r = tr__gguf_int(g, "afmoe.expert_group_count", false, 0, INT32_MAX, &groups, err);
     if (!r && groups > 1)
         r = fail(g, err, "afmoe.expert_group_count", "group-limited routing is not supported");
     /* The format's word for "do not scale". */
@@ -108,7 +108,7 @@ static int read_rope(const struct tr_gguf *g, struct tr_model_config *c, struct 
     int r = 0;
     for (size_t i = 0; i < TR_ARRAY_LEN(thetas) && !r; i++) {
         double theta = c->rope_theta;
-        r = tr_gguf_double(g, thetas[i], false, 1, 1e15, &theta, err);
+        r = tr__gguf_double(g, thetas[i], false, 1, 1e15, &theta, err);
         if (!r && c->rope_theta != 0 && theta != c->rope_theta)
             r = fail(g, err, thetas[i], "contradicts afmoe.rope.freq_base");
         c->rope_theta = theta;
@@ -117,14 +117,14 @@ static int read_rope(const struct tr_gguf *g, struct tr_model_config *c, struct 
         c->rope_theta = 10000;
     for (size_t i = 0; i < TR_ARRAY_LEN(factors) && !r; i++) {
         double factor = 0;
-        r = tr_gguf_double(g, factors[i], false, -HUGE_VAL, HUGE_VAL, &factor, err);
+        r = tr__gguf_double(g, factors[i], false, -HUGE_VAL, HUGE_VAL, &factor, err);
         if (!r && factor != 0 && factor != 1)
             r = fail(g, err, factors[i], "RoPE scaling is not supported");
     }
     const char *type = "none";
     size_t n = strlen(type);
     if (!r)
-        r = tr_gguf_string(g, "afmoe.rope.scaling.type", false, &type, &n, err);
+        r = tr__gguf_string(g, "afmoe.rope.scaling.type", false, &type, &n, err);
     if (!r && !(n == 4 && memcmp(type, "none", n) == 0))
         r = fail(g, err, "afmoe.rope.scaling.type", "RoPE scaling is not supported");
     return r ? r : only(g, "afmoe.rope.dimension_count", c->head_dim, err);
@@ -136,18 +136,18 @@ static int read_kinds(const struct tr_gguf *g, struct tr_model_config *c, struct
     static const char key[] = "afmoe.attention.sliding_window_pattern";
     int64_t period = DEFAULT_PERIOD;
     struct tr_gguf_value v;
-    if (!tr_gguf_find(g, key, &v) || !v.array) {
-        int r = tr_gguf_int(g, key, false, 0, INT32_MAX, &period, err);
+    if (!tr__gguf_find(g, key, &v) || !v.array) {
+        int r = tr__gguf_int(g, key, false, 0, INT32_MAX, &period, err);
         for (int i = 0; i < c->n_layers && !r; i++)
             c->kind[i] = period == 0 || (i + 1) % period ? TR_LOCAL : TR_GLOBAL;
         return r;
     }
     if (v.count != (uint64_t)c->n_layers)
-        return tr_fields_fail(err, tr_gguf_name(g), key, "has %llu entries for %d layers",
-                              (unsigned long long)v.count, c->n_layers);
+        return tr__fields_fail(err, tr__gguf_name(g), key, "has %llu entries for %d layers",
+                               (unsigned long long)v.count, c->n_layers);
     for (int i = 0; i < c->n_layers; i++) {
         int64_t x;
-        if (!tr_gguf_next_int(&v, &x) || x < 0 || x > 1)
+        if (!tr__gguf_next_int(&v, &x) || x < 0 || x > 1)
             return fail(g, err, key, "neither a period nor a flag for each layer");
         c->kind[i] = x ? TR_LOCAL : TR_GLOBAL;
     }
@@ -157,18 +157,18 @@ static int read_kinds(const struct tr_gguf *g, struct tr_model_config *c, struct
 static int read_id(const struct tr_gguf *g, const char *key, int vocab, int *id, struct tr_err *err)
 {
     int64_t x = -1;
-    int r = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
+    int r = tr__gguf_int(g, key, false, 0, vocab - 1, &x, err);
     *id = (int)x;
     return r;
 }
 
-int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct tr_err *err)
+int tr__gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct tr_err *err)
 {
     struct tr_model_config c = {0};
     const char *arch;
     size_t n;
     double eps = 0;
-    int r = tr_gguf_string(g, "general.architecture", true, &arch, &n, err);
+    int r = tr__gguf_string(g, "general.architecture", true, &arch, &n, err);
     if (!r && !(n == 5 && memcmp(arch, "afmoe", n) == 0))
         r = fail(g, err, "general.architecture", "only afmoe (Trinity) is supported");
     if (!r)
@@ -176,7 +176,7 @@ int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct 
     if (!r)
         r = read_integers(g, &c, err);
     if (!r)
-        r = tr_gguf_double(g, "afmoe.attention.layer_norm_rms_epsilon", true, 1e-12, 1, &eps, err);
+        r = tr__gguf_double(g, "afmoe.attention.layer_norm_rms_epsilon", true, 1e-12, 1, &eps, err);
     if (!r)
         r = only(g, "afmoe.attention.value_length", c.head_dim, err);
     if (!r)
@@ -192,7 +192,7 @@ int tr_gguf_config(const struct tr_gguf *g, struct tr_model_config *ret, struct 
     if (!r)
         r = read_id(g, "tokenizer.ggml.padding_token_id", c.vocab_size, &c.pad_id, err);
     if (!r)
-        r = tr_fields_check(&c, TR_KEYS_GGUF, tr_gguf_name(g), err);
+        r = tr__fields_check(&c, TR_KEYS_GGUF, tr__gguf_name(g), err);
     if (r)
         return r;
     c.norm_eps = (float)eps;

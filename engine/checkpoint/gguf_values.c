@@ -16,12 +16,12 @@ int tr__gguf_compare(const void *a, size_t n_a, const void *b, size_t n_b)
     return c ? c : (n_a > n_b) - (n_a < n_b);
 }
 
-const char *tr_gguf_name(const struct tr_gguf *g)
+const char *tr__gguf_name(const struct tr_gguf *g)
 {
     return g->name;
 }
 
-bool tr_gguf_find(const struct tr_gguf *g, const char *key, struct tr_gguf_value *ret)
+bool tr__gguf_find(const struct tr_gguf *g, const char *key, struct tr_gguf_value *ret)
 {
     size_t lo = 0, hi = g->n_entries, n = strlen(key);
     while (lo < hi) {
@@ -44,14 +44,14 @@ bool tr_gguf_find(const struct tr_gguf *g, const char *key, struct tr_gguf_value
 static int scalar(const struct tr_gguf *g, const char *key, bool required, struct tr_gguf_value *v,
                   bool *found, struct tr_err *err)
 {
-    *found = tr_gguf_find(g, key, v);
+    *found = tr__gguf_find(g, key, v);
     if (!*found)
-        return required ? tr_fields_fail(err, g->name, key, "missing") : 0;
-    return v->array ? tr_fields_fail(err, g->name, key, "an array, expected one value") : 0;
+        return required ? tr__fields_fail(err, g->name, key, "missing") : 0;
+    return v->array ? tr__fields_fail(err, g->name, key, "an array, expected one value") : 0;
 }
 
-int tr_gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t min, int64_t max,
-                int64_t *ret, struct tr_err *err)
+int tr__gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t min, int64_t max,
+                 int64_t *ret, struct tr_err *err)
 {
     struct tr_gguf_value v;
     bool found;
@@ -59,17 +59,17 @@ int tr_gguf_int(const struct tr_gguf *g, const char *key, bool required, int64_t
     if (r || !found)
         return r;
     int64_t x;
-    if (v.type == TR_GGUF_BOOL || tr__gguf_value_bytes[v.type] > 4 || !tr_gguf_next_int(&v, &x))
-        return tr_fields_fail(err, g->name, key, "not an integer of at most 32 bits");
+    if (v.type == TR_GGUF_BOOL || tr__gguf_value_bytes[v.type] > 4 || !tr__gguf_next_int(&v, &x))
+        return tr__fields_fail(err, g->name, key, "not an integer of at most 32 bits");
     if (x < min || x > max)
-        return tr_fields_fail(err, g->name, key, "%lld is not from %lld to %lld", (long long)x,
-                              (long long)min, (long long)max);
+        return tr__fields_fail(err, g->name, key, "%lld is not from %lld to %lld", (long long)x,
+                               (long long)min, (long long)max);
     *ret = x;
     return 0;
 }
 
-int tr_gguf_double(const struct tr_gguf *g, const char *key, bool required, double min, double max,
-                   double *ret, struct tr_err *err)
+int tr__gguf_double(const struct tr_gguf *g, const char *key, bool required, double min, double max,
+                    double *ret, struct tr_err *err)
 {
     struct tr_gguf_value v;
     bool found;
@@ -84,16 +84,16 @@ int tr_gguf_double(const struct tr_gguf *g, const char *key, bool required, doub
     } else if (v.type == TR_GGUF_F64) {
         memcpy(&d, v.data, sizeof d);
     } else {
-        return tr_fields_fail(err, g->name, key, "not a floating-point number");
+        return tr__fields_fail(err, g->name, key, "not a floating-point number");
     }
     if (!(d >= min && d <= max))
-        return tr_fields_fail(err, g->name, key, "%g is not from %g to %g", d, min, max);
+        return tr__fields_fail(err, g->name, key, "%g is not from %g to %g", d, min, max);
     *ret = d;
     return 0;
 }
 
-int tr_gguf_bool(const struct tr_gguf *g, const char *key, bool required, bool *ret,
-                 struct tr_err *err)
+int tr__gguf_bool(const struct tr_gguf *g, const char *key, bool required, bool *ret,
+                  struct tr_err *err)
 {
     struct tr_gguf_value v;
     bool found;
@@ -101,24 +101,25 @@ int tr_gguf_bool(const struct tr_gguf *g, const char *key, bool required, bool *
     if (r || !found)
         return r;
     if (v.type != TR_GGUF_BOOL || *v.data > 1)
-        return tr_fields_fail(err, g->name, key, "not a boolean");
+        return tr__fields_fail(err, g->name, key, "not a boolean");
     *ret = *v.data;
     return 0;
 }
 
-int tr_gguf_string(const struct tr_gguf *g, const char *key, bool required, const char **ret,
-                   size_t *ret_n, struct tr_err *err)
+int tr__gguf_string(const struct tr_gguf *g, const char *key, bool required, const char **ret,
+                    size_t *ret_n, struct tr_err *err)
 {
     struct tr_gguf_value v;
     bool found;
     int r = scalar(g, key, required, &v, &found, err);
     if (r || !found)
         return r;
-    return tr_gguf_next_string(&v, ret, ret_n) ? 0
-                                               : tr_fields_fail(err, g->name, key, "not a string");
+    return tr__gguf_next_string(&v, ret, ret_n)
+               ? 0
+               : tr__fields_fail(err, g->name, key, "not a string");
 }
 
-bool tr_gguf_next_int(struct tr_gguf_value *v, int64_t *ret)
+bool tr__gguf_next_int(struct tr_gguf_value *v, int64_t *ret)
 {
     size_t n = tr__gguf_value_bytes[v->type];
     uint64_t x = 0;
@@ -150,7 +151,7 @@ bool tr_gguf_next_int(struct tr_gguf_value *v, int64_t *ret)
     return true;
 }
 
-bool tr_gguf_next_string(struct tr_gguf_value *v, const char **ret, size_t *ret_n)
+bool tr__gguf_next_string(struct tr_gguf_value *v, const char **ret, size_t *ret_n)
 {
     if (v->type != TR_GGUF_STRING)
         return false;

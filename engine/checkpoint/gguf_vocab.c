@@ -25,14 +25,14 @@ static int read_strings(const struct tr_gguf *g, const char *key, uint64_t n, si
                         struct strings *ret, struct tr_err *err)
 {
     struct tr_gguf_value v;
-    const char *name = tr_gguf_name(g);
-    if (!tr_gguf_find(g, key, &v))
-        return tr_fields_fail(err, name, key, "missing");
+    const char *name = tr__gguf_name(g);
+    if (!tr__gguf_find(g, key, &v))
+        return tr__fields_fail(err, name, key, "missing");
     if (!v.array || v.type != TR_GGUF_STRING)
-        return tr_fields_fail(err, name, key, "not an array of strings");
+        return tr__fields_fail(err, name, key, "not an array of strings");
     if (v.count > INT32_MAX || (n && v.count != n))
-        return tr_fields_fail(err, name, key, "has %llu entries, expected %llu",
-                              (unsigned long long)v.count, (unsigned long long)n);
+        return tr__fields_fail(err, name, key, "has %llu entries, expected %llu",
+                               (unsigned long long)v.count, (unsigned long long)n);
     /* The strings are in memory already, eight bytes and more each: the tables are not larger. */
     ret->n = (int)v.count;
     ret->text = calloc(v.count + 1, sizeof *ret->text);
@@ -41,9 +41,9 @@ static int read_strings(const struct tr_gguf *g, const char *key, uint64_t n, si
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     for (int i = 0; i < ret->n; i++) {
         size_t bytes;
-        (void)tr_gguf_next_string(&v, &ret->text[i], &bytes);
+        (void)tr__gguf_next_string(&v, &ret->text[i], &bytes);
         if (bytes > max_bytes)
-            return tr_fields_fail(err, name, key, "entry %d has %zu bytes", i, bytes);
+            return tr__fields_fail(err, name, key, "entry %d has %zu bytes", i, bytes);
         ret->bytes[i] = (uint32_t)bytes;
     }
     return 0;
@@ -54,17 +54,17 @@ static int read_types(const struct tr_gguf *g, int n, int32_t **ret, struct tr_e
 {
     static const char key[] = "tokenizer.ggml.token_type";
     struct tr_gguf_value v;
-    if (!tr_gguf_find(g, key, &v))
+    if (!tr__gguf_find(g, key, &v))
         return 0;
     if (!v.array || v.count != (uint64_t)n)
-        return tr_fields_fail(err, tr_gguf_name(g), key, "expected an array of %d", n);
+        return tr__fields_fail(err, tr__gguf_name(g), key, "expected an array of %d", n);
     *ret = calloc((size_t)n, sizeof **ret);
     if (!*ret)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     for (int i = 0; i < n; i++) {
         int64_t x;
-        if (!tr_gguf_next_int(&v, &x) || x < 1 || x > 6)
-            return tr_fields_fail(err, tr_gguf_name(g), key, "entry %d is not from 1 to 6", i);
+        if (!tr__gguf_next_int(&v, &x) || x < 1 || x > 6)
+            return tr__fields_fail(err, tr__gguf_name(g), key, "entry %d is not from 1 to 6", i);
         (*ret)[i] = (int32_t)x;
     }
     return 0;
@@ -73,7 +73,7 @@ static int read_types(const struct tr_gguf *g, int n, int32_t **ret, struct tr_e
 static int read_id(const struct tr_gguf *g, const char *key, int vocab, int *id, struct tr_err *err)
 {
     int64_t x = -1;
-    int r = tr_gguf_int(g, key, false, 0, vocab - 1, &x, err);
+    int r = tr__gguf_int(g, key, false, 0, vocab - 1, &x, err);
     *id = (int)x;
     return r;
 }
@@ -83,17 +83,17 @@ static int copy_string(const struct tr_gguf *g, const char *key, char **ret, str
 {
     const char *s = NULL;
     size_t n = 0;
-    int r = tr_gguf_string(g, key, false, &s, &n, err);
+    int r = tr__gguf_string(g, key, false, &s, &n, err);
     if (r || !s)
         return r;
     if (memchr(s, '\0', n))
-        return tr_fields_fail(err, tr_gguf_name(g), key, "holds a NUL character");
+        return tr__fields_fail(err, tr__gguf_name(g), key, "holds a NUL character");
     *ret = strndup(s, n);
     return *ret ? 0 : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
 }
 
-int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokenizer **ret,
-                      struct tr_err *err)
+int tr__gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokenizer **ret,
+                       struct tr_err *err)
 {
     struct tr_vocab_source src = {0};
     struct strings tokens = {0}, merges = {0};
@@ -101,8 +101,8 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
     int32_t *types = NULL;
     int r = copy_string(g, "tokenizer.ggml.model", &model, err);
     if (!r && (!model || strcmp(model, "gpt2") != 0))
-        r = tr_fields_fail(err, tr_gguf_name(g), "tokenizer.ggml.model",
-                           "only gpt2 (byte-level BPE) is supported");
+        r = tr__fields_fail(err, tr__gguf_name(g), "tokenizer.ggml.model",
+                            "only gpt2 (byte-level BPE) is supported");
     if (!r)
         r = copy_string(g, "tokenizer.ggml.pre", &pre, err);
     if (!r)
@@ -124,7 +124,7 @@ int tr_gguf_tokenizer(const struct tr_gguf *g, int vocab_size, struct tr_tokeniz
     if (!r)
         r = read_id(g, "tokenizer.ggml.eot_token_id", vocab_size, &src.eot_id, err);
     if (!r)
-        r = tr_gguf_bool(g, "tokenizer.ggml.add_bos_token", false, &src.add_bos, err);
+        r = tr__gguf_bool(g, "tokenizer.ggml.add_bos_token", false, &src.add_bos, err);
     if (!r) {
         src.tokens = tokens.text;
         src.token_bytes = tokens.bytes;

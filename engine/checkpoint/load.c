@@ -87,7 +87,7 @@ static int convert(struct chunk *c, const uint8_t *from, const struct scratch *s
             memcpy(to, sc->row, out);
         else if (!copied && tr_quantize_row(slot->type, sc->row, slot->k, to))
             return tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "%s: can't be made %s",
-                              slot->tensor->name, tr_wtype_name(slot->type));
+                              slot->tensor->name, tr__wtype_name(slot->type));
         if (i == 0)
             measure(c, sc->row, to, sc->back);
     }
@@ -99,19 +99,19 @@ static int convert(struct chunk *c, const uint8_t *from, const struct scratch *s
 static int convert_quant(struct chunk *c, struct scratch *sc, uint8_t *to, struct tr_err *err)
 {
     const struct tr_slot *slot = c->slot;
-    bool over = tr_quant_holds(slot->tensor->quant, slot->type);
+    bool over = tr__quant_holds(slot->tensor->quant, slot->type);
     size_t out = tr_file_row_bytes(slot->type, slot->k);
     int r = 0;
     for (int i = 0; i < c->rows && !r; i++, to += out) {
         if (!over || i == 0)
-            r = tr_quant_rows_floats(&sc->quant, i, sc->row, err);
+            r = tr__quant_rows_floats(&sc->quant, i, sc->row, err);
         if (!r && over)
-            r = tr_quant_rows_blocks(&sc->quant, i, slot->type, to, err);
+            r = tr__quant_rows_blocks(&sc->quant, i, slot->type, to, err);
         else if (!r && slot->type == TR_W_F32)
             memcpy(to, sc->row, out);
         else if (!r && tr_quantize_row(slot->type, sc->row, slot->k, to))
             r = tr_err_set(err, TR_EINTERNAL, slot->tensor->name, "can't be made %s",
-                           tr_wtype_name(slot->type));
+                           tr__wtype_name(slot->type));
         if (!r && i == 0)
             measure(c, sc->row, to, sc->back);
     }
@@ -140,9 +140,9 @@ static int check_finite(const struct loader *l, const struct chunk *c, const uin
 static void advise(const struct loader *l, const struct chunk *c, int advice)
 {
     const struct tr_slot *slot = c->slot;
-    uint64_t from = slot->offset + tr_slot_file_bytes(slot, c->row);
+    uint64_t from = slot->offset + tr__slot_file_bytes(slot, c->row);
     (void)posix_fadvise(l->source->files[slot->tensor->file].fd, (off_t)from,
-                        (off_t)tr_slot_file_bytes(slot, c->rows), advice);
+                        (off_t)tr__slot_file_bytes(slot, c->rows), advice);
 }
 
 static int load_quant(const struct loader *l, struct chunk *c, struct scratch *sc,
@@ -154,8 +154,8 @@ static int load_quant(const struct loader *l, struct chunk *c, struct scratch *s
     uint8_t *to = packs(slot) ? sc->converted
                               : place + (uint64_t)c->row * tr_file_row_bytes(slot->type, slot->k);
     struct tr_err inner;
-    int r = tr_quant_rows_read(&sc->quant, l->source, t, slot->first + (uint64_t)c->row, c->rows,
-                               &c->hash, err);
+    int r = tr__quant_rows_read(&sc->quant, l->source, t, slot->first + (uint64_t)c->row, c->rows,
+                                &c->hash, err);
     if (r)
         return r;
     r = convert_quant(c, sc, to, &inner);
@@ -178,12 +178,12 @@ static int load_chunk(const struct loader *l, struct chunk *c, struct scratch *s
         return load_quant(l, c, sc, err);
     const struct tr_slot *slot = c->slot;
     const struct tr_file *f = &l->source->files[slot->tensor->file];
-    uint64_t bytes = tr_slot_file_bytes(slot, c->rows);
-    uint64_t from = slot->offset + tr_slot_file_bytes(slot, c->row);
+    uint64_t bytes = tr__slot_file_bytes(slot, c->rows);
+    uint64_t from = slot->offset + tr__slot_file_bytes(slot, c->row);
     bool same = slot->type == slot->tensor->type;
     uint8_t *raw = l->arena + slot->at + (uint64_t)c->row * tr_file_row_bytes(slot->type, slot->k);
     uint8_t *src = same && !packs(slot) && !slot->in_place ? raw : sc->file;
-    int r = tr_file_read(f, from, src, bytes, err);
+    int r = tr__file_read(f, from, src, bytes, err);
     if (r)
         return r;
     c->hash = tr_hash(src, bytes);
@@ -228,7 +228,7 @@ static void load_chunks(struct loader *l, struct scratch *sc, int tid, int n_thr
             advise(l, &l->chunks[l->order[i + (size_t)n_threads]], POSIX_FADV_WILLNEED);
         if (load_chunk(l, c, sc, &err))
             fail(l, &err);
-        uint64_t bytes = tr_slot_file_bytes(c->slot, c->rows);
+        uint64_t bytes = tr__slot_file_bytes(c->slot, c->rows);
         uint64_t done = atomic_fetch_add(&l->done, bytes) + bytes;
         if (tid == 0 && l->options->progress)
             l->options->progress(l->options->progress_arg, done, l->total);
@@ -249,7 +249,7 @@ static void work(void *arg, int tid, int n_threads)
         tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
         fail(l, &err);
     }
-    tr_quant_rows_done(&sc.quant);
+    tr__quant_rows_done(&sc.quant);
     free(sc.back);
     free(sc.row);
     free(sc.converted);
@@ -258,7 +258,7 @@ static void work(void *arg, int tid, int n_threads)
 
 static int rows_per_chunk(const struct tr_slot *slot)
 {
-    uint64_t panel = tr_slot_file_bytes(slot, PANEL);
+    uint64_t panel = tr__slot_file_bytes(slot, PANEL);
     uint64_t rows = PANEL * TR_MAX(TR_LOAD_CHUNK / panel, 1);
     return (int)TR_MIN(rows, (uint64_t)slot->n);
 }
@@ -269,8 +269,8 @@ static int by_place(const void *a, const void *b, void *chunks)
     const struct chunk *y = (struct chunk *)chunks + *(const size_t *)b;
     if (x->slot->tensor->file != y->slot->tensor->file)
         return x->slot->tensor->file < y->slot->tensor->file ? -1 : 1;
-    uint64_t p = x->slot->offset + tr_slot_file_bytes(x->slot, x->row);
-    uint64_t q = y->slot->offset + tr_slot_file_bytes(y->slot, y->row);
+    uint64_t p = x->slot->offset + tr__slot_file_bytes(x->slot, x->row);
+    uint64_t q = y->slot->offset + tr__slot_file_bytes(y->slot, y->row);
     return (p > q) - (p < q);
 }
 
@@ -287,7 +287,7 @@ static int cut(struct loader *l, struct tr_load_plan *plan, struct tr_err *err)
         struct tr_slot *slot = &plan->slots[i];
         int rows = rows_per_chunk(slot);
         uint64_t converted = (uint64_t)rows * tr_file_row_bytes(slot->type, slot->k);
-        l->max_file = TR_MAX(l->max_file, tr_slot_file_bytes(slot, rows));
+        l->max_file = TR_MAX(l->max_file, tr__slot_file_bytes(slot, rows));
         l->max_memory = TR_MAX(l->max_memory, converted);
         l->max_k = TR_MAX(l->max_k, slot->k);
         for (int row = 0; row < slot->n; row += rows, n++) {
@@ -301,9 +301,9 @@ static int cut(struct loader *l, struct tr_load_plan *plan, struct tr_err *err)
     return 0;
 }
 
-int tr_load(struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
-            const struct tr_weights_options *options, struct tr_hash *ret_values,
-            struct tr_err *err)
+int tr__load(struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena, bool drop,
+             const struct tr_weights_options *options, struct tr_hash *ret_values,
+             struct tr_err *err)
 {
     struct loader l = {.source = s,
                        .options = options,

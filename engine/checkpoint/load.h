@@ -12,8 +12,8 @@ enum { TR_LOAD_CHUNK = 1 << 20 };
  * (plan->arena_bytes). *ret_values is a hash of the weights' bytes in the plan's order, the same
  * for every number of threads. The slots learn what converting lost. With `drop` the files' pages
  * leave the page cache behind the reader. TR_EIO, TR_ENOMEM. */
-TR_NODISCARD int tr_load(struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena,
-                         bool drop, const struct tr_weights_options *options,
-                         struct tr_hash *ret_values, struct tr_err *err);
+TR_NODISCARD int tr__load(struct tr_load_plan *plan, const struct tr_source *s, uint8_t *arena,
+                          bool drop, const struct tr_weights_options *options,
+                          struct tr_hash *ret_values, struct tr_err *err);
 
 #endif

@@ -38,7 +38,7 @@ enum {
 struct header {
     char magic[8];
     struct tr_hash key;    /* struct tr_packed's */
-    struct tr_hash values; /* of the weights, see tr_load */
+    struct tr_hash values; /* of the weights, see tr__load */
     struct tr_hash sum;    /* of values and the arena's chunks */
     uint64_t bytes;        /* of the arena */
 };
@@ -63,19 +63,19 @@ static void describe_packing(struct tr_buf *b)
         }
         tr_pack_rows(type, src, 0, N, N, K, packed);
         struct tr_hash h = tr_hash(packed, tr_packed_bytes(type, N, K));
-        tr_buf_addf(b, "\n%s %016llx", tr_wtype_name(type), (unsigned long long)h.lo);
+        tr_buf_addf(b, "\n%s %016llx", tr__wtype_name(type), (unsigned long long)h.lo);
     }
     free(packed);
     free(src);
 }
 
-int tr_packed_init(struct tr_packed *p, const char *folder, const char *model,
-                   const struct tr_load_plan *plan, const struct tr_model_config *config,
-                   const struct tr_source *s, enum tr_weights_choice choice, struct tr_err *err)
+int tr__packed_init(struct tr_packed *p, const char *folder, const char *model,
+                    const struct tr_load_plan *plan, const struct tr_model_config *config,
+                    const struct tr_source *s, enum tr_weights_choice choice, struct tr_err *err)
 {
     *p = (struct tr_packed){0};
     struct tr_buf text = {0}, path = {0};
-    tr_load_plan_describe(plan, config, true, &text);
+    tr__load_plan_describe(plan, config, true, &text);
     describe_packing(&text);
     for (int i = 0; i < s->n_files; i++)
         tr_buf_addf(&text, "\n%s %llu %lld", s->files[i].name, (unsigned long long)s->files[i].size,
@@ -100,7 +100,7 @@ int tr_packed_init(struct tr_packed *p, const char *folder, const char *model,
     return 0;
 }
 
-void tr_packed_done(struct tr_packed *p)
+void tr__packed_done(struct tr_packed *p)
 {
     free(p->path);
     *p = (struct tr_packed){0};
@@ -135,7 +135,7 @@ static bool fetch(const struct pass *p, uint64_t at, uint64_t bytes)
 {
     if (p->mapped)
         return populate(p->arena + at, bytes);
-    return !p->file || tr_file_read(p->file, HEADER + at, p->arena + at, bytes, NULL) == 0;
+    return !p->file || tr__file_read(p->file, HEADER + at, p->arena + at, bytes, NULL) == 0;
 }
 
 static void pass_work(void *arg, int tid, int n_threads)
@@ -176,7 +176,7 @@ static int checksum(struct pass *p, struct tr_pool *pool, struct tr_hash values,
 static int check_header(const struct tr_packed *packed, const struct tr_file *f, uint64_t bytes,
                         struct header *h, struct tr_err *err)
 {
-    if (f->size < HEADER || tr_file_read(f, 0, h, sizeof *h, NULL) ||
+    if (f->size < HEADER || tr__file_read(f, 0, h, sizeof *h, NULL) ||
         memcmp(h->magic, MAGIC, sizeof h->magic) != 0 || f->size - HEADER != h->bytes)
         return tr_err_set(err, TR_EFORMAT, NULL, "damaged");
     if (!tr_hash_equal(h->key, packed->key) || h->bytes != bytes)
@@ -189,10 +189,10 @@ static int fill(const struct tr_file *f, const struct header *h, struct tr_arena
                 const struct tr_weights_options *options, struct tr_err *err)
 {
     struct tr_hash sum = {0};
-    int r = options->use_mmap ? tr_arena_map(arena, f->fd, HEADER, h->bytes, err) : TR_ENOTFOUND;
+    int r = options->use_mmap ? tr__arena_map(arena, f->fd, HEADER, h->bytes, err) : TR_ENOTFOUND;
     bool mapped = r == 0;
     if (r == TR_ENOTFOUND)
-        r = tr_arena_init(arena, h->bytes, err);
+        r = tr__arena_init(arena, h->bytes, err);
     if (r)
         return r;
     struct pass pass = {.file = mapped ? NULL : f,
@@ -205,19 +205,19 @@ static int fill(const struct tr_file *f, const struct header *h, struct tr_arena
     if (!r && !tr_hash_equal(sum, h->sum))
         r = tr_err_set(err, TR_EFORMAT, NULL, "damaged (wrong checksum)");
     if (r)
-        tr_arena_done(arena);
+        tr__arena_done(arena);
     return r;
 }
 
-int tr_packed_read(const struct tr_packed *packed, struct tr_arena *arena, uint64_t bytes,
-                   const struct tr_weights_options *options, struct tr_hash *ret_values,
-                   struct tr_err *err)
+int tr__packed_read(const struct tr_packed *packed, struct tr_arena *arena, uint64_t bytes,
+                    const struct tr_weights_options *options, struct tr_hash *ret_values,
+                    struct tr_err *err)
 {
     if (access(packed->path, F_OK) != 0)
         return TR_ENOTFOUND;
     struct tr_file f;
     struct header h = {0};
-    int r = tr_file_open(&f, packed->path, err);
+    int r = tr__file_open(&f, packed->path, err);
     if (r)
         return r;
     r = check_header(packed, &f, bytes, &h, err);
@@ -228,7 +228,7 @@ int tr_packed_read(const struct tr_packed *packed, struct tr_arena *arena, uint6
         if (options->progress)
             options->progress(options->progress_arg, bytes, bytes);
     }
-    tr_file_done(&f);
+    tr__file_done(&f);
     return r;
 }
 
@@ -335,8 +335,8 @@ static int write_stoppable(const struct tr_packed *packed, const uint8_t *arena,
     return r;
 }
 
-int tr_packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64_t bytes,
-                    struct tr_hash values, struct tr_err *err)
+int tr__packed_write(const struct tr_packed *packed, const uint8_t *arena, uint64_t bytes,
+                     struct tr_hash values, struct tr_err *err)
 {
     return write_stoppable(packed, arena, bytes, values, NULL, err);
 }
@@ -366,9 +366,9 @@ static void *writer_work(void *arg)
     return NULL;
 }
 
-int tr_packed_writer_start(struct tr_packed_writer **ret, struct tr_packed *p, const uint8_t *arena,
-                           uint64_t bytes, struct tr_hash values, tr_packed_fn done, void *arg,
-                           struct tr_err *err)
+int tr__packed_writer_start(struct tr_packed_writer **ret, struct tr_packed *p,
+                            const uint8_t *arena, uint64_t bytes, struct tr_hash values,
+                            tr_packed_fn done, void *arg, struct tr_err *err)
 {
     struct tr_packed_writer *w = calloc(1, sizeof *w);
     if (!w)
@@ -384,12 +384,12 @@ int tr_packed_writer_start(struct tr_packed_writer **ret, struct tr_packed *p, c
     return 0;
 }
 
-void tr_packed_writer_stop(struct tr_packed_writer *w)
+void tr__packed_writer_stop(struct tr_packed_writer *w)
 {
     if (!w)
         return;
     atomic_store(&w->stop, true);
     pthread_join(w->thread, NULL);
-    tr_packed_done(&w->packed);
+    tr__packed_done(&w->packed);
     free(w);
 }

@@ -23,18 +23,18 @@ static const char *const type_names[TR_W_COUNT] = {
     [TR_W_Q2_0] = "q2_0",
 };
 
-const char *tr_wtype_name(enum tr_wtype type)
+const char *tr__wtype_name(enum tr_wtype type)
 {
     return type_names[type];
 }
 
-void tr_load_plan_done(struct tr_load_plan *plan)
+void tr__load_plan_done(struct tr_load_plan *plan)
 {
     free(plan->slots);
     *plan = (struct tr_load_plan){0};
 }
 
-int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot, struct tr_err *err)
+int tr__load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot, struct tr_err *err)
 {
     if (plan->n == plan->cap) {
         size_t cap = plan->cap ? 2 * plan->cap : 1024;
@@ -48,10 +48,10 @@ int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot, stru
     return 0;
 }
 
-uint64_t tr_slot_file_bytes(const struct tr_slot *slot, int rows)
+uint64_t tr__slot_file_bytes(const struct tr_slot *slot, int rows)
 {
     if (slot->tensor->quant)
-        return tr_quant_rows_bytes(slot->tensor->quant, rows);
+        return tr__quant_rows_bytes(slot->tensor->quant, rows);
     return (uint64_t)rows * tr_file_row_bytes(slot->tensor->type, slot->k);
 }
 
@@ -60,14 +60,14 @@ uint64_t tr_slot_file_bytes(const struct tr_slot *slot, int rows)
 static int is_bf16(const struct tr_slot *slot, const struct tr_source *s, bool *ret,
                    struct tr_err *err)
 {
-    uint64_t row = tr_slot_file_bytes(slot, 1);
+    uint64_t row = tr__slot_file_bytes(slot, 1);
     void *src = malloc(row);
     float *x = calloc((size_t)slot->k, sizeof *x);
     uint32_t bits, low = 0;
     int r = 0;
     for (int i = 0; i < slot->n && !low && src && x; i++) {
-        r = tr_file_read(&s->files[slot->tensor->file], slot->offset + (uint64_t)i * row, src, row,
-                         err);
+        r = tr__file_read(&s->files[slot->tensor->file], slot->offset + (uint64_t)i * row, src, row,
+                          err);
         if (r)
             break;
         tr_dequantize_row(slot->tensor->type, src, slot->k, x);
@@ -108,7 +108,7 @@ static enum tr_wtype embed_type(const struct tr_tensor *t, enum tr_weights_choic
     const struct tr_quant *q = t->quant;
     if (!q)
         return t->type;
-    if (q->kept != TR_W_NVFP4 && tr_quant_holds(q, q->kept))
+    if (q->kept != TR_W_NVFP4 && tr__quant_holds(q, q->kept))
         return q->kept;
     return choice == TR_WEIGHTS_F32 ? TR_W_F32 : TR_W_BF16;
 }
@@ -123,7 +123,7 @@ static int read_factor(struct tr_slot *slot, const struct tr_source *s, struct t
     uint64_t part = t->bytes / (t->n_dims == 3 ? t->dims[0] : 1);
     uint64_t at = t->scale->offset + (slot->offset - t->offset) / part * sizeof(float);
     const struct tr_file *f = &s->files[t->scale->file];
-    int r = tr_file_read(f, at, &slot->factor, sizeof slot->factor, err);
+    int r = tr__file_read(f, at, &slot->factor, sizeof slot->factor, err);
     if (!r && !isfinite(slot->factor))
         r = tr_err_set(err, TR_EFORMAT, t->scale->name, "%s: %s: a scale is not finite", f->name,
                        t->scale->name);
@@ -137,7 +137,7 @@ static bool fits_in_place(const struct tr_slot *slot, struct tr_source *s)
     bool as_it_is =
         (slot->kind == TR_SLOT_EMBED && !slot->tensor->quant) ||
         (slot->kind == TR_SLOT_MATRIX && slot->type == TR_W_F32 && slot->tensor->type == TR_W_F32);
-    return as_it_is && slot->offset % align == 0 && tr_file_map(&s->files[slot->tensor->file]);
+    return as_it_is && slot->offset % align == 0 && tr__file_map(&s->files[slot->tensor->file]);
 }
 
 static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_choice choice,
@@ -172,13 +172,13 @@ static int lay_out(struct tr_slot *slot, struct tr_source *s, enum tr_weights_ch
     if (!slot->bytes)
         return tr_err_set(err, TR_EFORMAT, slot->tensor->name, "%s: %s: rows of %d can't be %s",
                           s->files[slot->tensor->file].name, slot->tensor->name, slot->k,
-                          tr_wtype_name(slot->type));
+                          tr__wtype_name(slot->type));
     slot->in_place = use_mmap && fits_in_place(slot, s);
     return 0;
 }
 
-int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
-                        enum tr_weights_choice choice, bool use_mmap, struct tr_err *err)
+int tr__load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
+                         enum tr_weights_choice choice, bool use_mmap, struct tr_err *err)
 {
     plan->arena_bytes = plan->source_bytes = 0;
     for (size_t i = 0; i < plan->n; i++) {
@@ -186,7 +186,7 @@ int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
         int r = lay_out(slot, s, choice, use_mmap, err);
         if (r)
             return r;
-        plan->source_bytes += tr_slot_file_bytes(slot, slot->n);
+        plan->source_bytes += tr__slot_file_bytes(slot, slot->n);
         if (slot->in_place)
             continue;
         slot->at = plan->arena_bytes;
@@ -196,8 +196,8 @@ int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
     return 0;
 }
 
-void tr_load_plan_point(const struct tr_load_plan *plan, const struct tr_source *s,
-                        const uint8_t *arena)
+void tr__load_plan_point(const struct tr_load_plan *plan, const struct tr_source *s,
+                         const uint8_t *arena)
 {
     for (size_t i = 0; i < plan->n; i++) {
         const struct tr_slot *slot = &plan->slots[i];
@@ -226,12 +226,12 @@ void tr_load_plan_point(const struct tr_load_plan *plan, const struct tr_source 
     }
 }
 
-void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
-                           bool layout, struct tr_buf *b)
+void tr__load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
+                            bool layout, struct tr_buf *b)
 {
     struct tr_model_config c = *config;
     for (enum tr_field_id id = 0; id <= TR_FIELD_WINDOW; id++)
-        tr_buf_addf(b, "%s %d\n", tr_fields[id].key[TR_KEYS_JSON], *tr_field_int(&c, id));
+        tr_buf_addf(b, "%s %d\n", tr_fields[id].key[TR_KEYS_JSON], *tr__field_int(&c, id));
     tr_buf_addf(b, "eps %a theta %a scale %a norm %d tied %d embed %a\nkinds ", (double)c.norm_eps,
                 c.rope_theta, (double)c.route_scale, c.route_norm, c.tied, (double)c.embed_scale);
     for (int i = 0; i < c.n_layers; i++)
@@ -241,7 +241,7 @@ void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_mode
         const struct tr_tensor *t = slot->tensor;
         tr_buf_addf(b, "\n%s %s %llu %d %d %d %s", t->name, t->type_name,
                     (unsigned long long)(slot->offset - t->offset), slot->n, slot->k, slot->kind,
-                    tr_wtype_name(slot->type));
+                    tr__wtype_name(slot->type));
         if (slot->tensor->scale)
             tr_buf_addf(b, " x %a", (double)slot->factor);
         if (layout)
@@ -271,7 +271,7 @@ static struct format *find_format(struct format *all, size_t *n, const struct tr
     return &all[i];
 }
 
-void tr_load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b)
+void tr__load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b)
 {
     struct format all[64];
     size_t n = 0;
@@ -286,8 +286,8 @@ void tr_load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b)
     }
     for (size_t i = 0; i < n; i++) {
         const struct format *f = &all[i];
-        tr_buf_addf(b, "%s%s, kept as %s, %zu %s", i ? "\n" : "", f->stored, tr_wtype_name(f->kept),
-                    f->matrices, f->matrices == 1 ? "matrix" : "matrices");
+        tr_buf_addf(b, "%s%s, kept as %s, %zu %s", i ? "\n" : "", f->stored,
+                    tr__wtype_name(f->kept), f->matrices, f->matrices == 1 ? "matrix" : "matrices");
         double lost = f->present > 0 ? sqrt(f->lost / f->present) : 0;
         if (f->same || (f->present > 0 && lost < 1e-6)) /* as a float */
             tr_buf_adds(b, ", exact");

@@ -51,34 +51,34 @@ struct tr_load_plan {
     uint64_t source_bytes; /* of the files' bytes that the slots are made of */
 };
 
-void tr_load_plan_done(struct tr_load_plan *plan); /* a zeroed struct is fine */
-TR_NODISCARD int tr_load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot,
-                                  struct tr_err *err);
+void tr__load_plan_done(struct tr_load_plan *plan); /* a zeroed struct is fine */
+TR_NODISCARD int tr__load_plan_add(struct tr_load_plan *plan, const struct tr_slot *slot,
+                                   struct tr_err *err);
 
 /* Decides what each slot's type in memory is, which slots stay in the mapped file (use_mmap, and
  * the file system can map), and where the others go. Fails with the tensor's name if a matrix can't
  * be held in the wanted type. Reads routers and scales, nothing else. */
-TR_NODISCARD int tr_load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
-                                     enum tr_weights_choice choice, bool use_mmap,
-                                     struct tr_err *err);
+TR_NODISCARD int tr__load_plan_layout(struct tr_load_plan *plan, struct tr_source *s,
+                                      enum tr_weights_choice choice, bool use_mmap,
+                                      struct tr_err *err);
 
 /* Lets every slot's owner point at its weights. */
-void tr_load_plan_point(const struct tr_load_plan *plan, const struct tr_source *s,
-                        const uint8_t *arena);
+void tr__load_plan_point(const struct tr_load_plan *plan, const struct tr_source *s,
+                         const uint8_t *arena);
 
 /* Appends a text that says what the weights are, save their values: equal texts and values compute
  * equal logits. With `layout` it says where they lie in the arena, too. */
-void tr_load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
-                           bool layout, struct tr_buf *b);
+void tr__load_plan_describe(const struct tr_load_plan *plan, const struct tr_model_config *config,
+                            bool layout, struct tr_buf *b);
 
 /* Appends a line for each pair of formats, stored and kept, of the matrices and the embedding, with
  * what the conversion lost, as far as loading measured it: "int4, groups of 128, kept as q4_0, 96
  * matrices, exact". */
-void tr_load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b);
+void tr__load_plan_formats(const struct tr_load_plan *plan, struct tr_buf *b);
 
 /* "f32", "q4_K", ... */
-const char *tr_wtype_name(enum tr_wtype type);
+const char *tr__wtype_name(enum tr_wtype type);
 /* Bytes in the file of so many rows of a slot. */
-uint64_t tr_slot_file_bytes(const struct tr_slot *slot, int rows);
+uint64_t tr__slot_file_bytes(const struct tr_slot *slot, int rows);
 
 #endif

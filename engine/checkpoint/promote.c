@@ -159,7 +159,7 @@ static uint8_t *reserve(uint64_t bytes)
     return aligned;
 }
 
-struct tr_promoter *tr_promoter_start(uint8_t *file, uint64_t bytes, int fd)
+struct tr_promoter *tr__promoter_start(uint8_t *file, uint64_t bytes, int fd)
 {
     struct tr_promoter *p = are_off() || bytes == 0 ? NULL : calloc(1, sizeof *p);
     if (!p)
@@ -177,7 +177,7 @@ struct tr_promoter *tr_promoter_start(uint8_t *file, uint64_t bytes, int fd)
     return NULL;
 }
 
-void tr_promoter_stop(struct tr_promoter *p)
+void tr__promoter_stop(struct tr_promoter *p)
 {
     if (!p)
         return;
@@ -186,7 +186,7 @@ void tr_promoter_stop(struct tr_promoter *p)
     free(p);
 }
 
-bool tr_promoter_ended(const struct tr_promoter *p, uint64_t *ret_moved)
+bool tr__promoter_ended(const struct tr_promoter *p, uint64_t *ret_moved)
 {
     bool ended = atomic_load(&p->ended);
     *ret_moved = atomic_load(&p->moved);

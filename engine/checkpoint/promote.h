@@ -17,11 +17,11 @@ struct tr_promoter;
 /* [file, file + bytes) maps fd from its beginning, read-only; file is a multiple of 2 MiB, and the
  * addresses up to the next multiple behind the end are the caller's. fd must stay open. NULL: it
  * would be no use, or there is no thread to be had; all goes on as it is. */
-struct tr_promoter *tr_promoter_start(uint8_t *file, uint64_t bytes, int fd);
+struct tr_promoter *tr__promoter_start(uint8_t *file, uint64_t bytes, int fd);
 /* Ends it, in the middle if need be. NULL ok. */
-void tr_promoter_stop(struct tr_promoter *p);
+void tr__promoter_stop(struct tr_promoter *p);
 
 /* Has it come to its end, and how many bytes has it moved so far? For tests. */
-bool tr_promoter_ended(const struct tr_promoter *p, uint64_t *ret_moved);
+bool tr__promoter_ended(const struct tr_promoter *p, uint64_t *ret_moved);
 
 #endif

@@ -38,7 +38,7 @@ static bool listed(const char *suffix, const char *const *list, size_t n)
 
 /* ---- what it becomes ---- */
 
-bool tr_quant_holds(const struct tr_quant *q, enum tr_wtype type)
+bool tr__quant_holds(const struct tr_quant *q, enum tr_wtype type)
 {
     if (q->index.rows || !tr_file_row_bytes(type, q->k))
         return false;
@@ -92,7 +92,7 @@ static void choose_type(struct tr_quant *q)
                                           TR_W_Q5_0,  TR_W_Q5_1,  TR_W_Q8_0};
     q->kept = q->k % 32 ? TR_W_BF16 : TR_W_Q8_0;
     for (size_t i = TR_ARRAY_LEN(order); i-- > 0;)
-        if (tr_quant_holds(q, order[i]))
+        if (tr__quant_holds(q, order[i]))
             q->kept = order[i];
 }
 
@@ -209,7 +209,7 @@ static int look_at(struct tr_source *s, size_t i, const struct tr_quant_config *
     return r;
 }
 
-int tr_quant_find(struct tr_source *s, const struct tr_quant_config *config, struct tr_err *err)
+int tr__quant_find(struct tr_source *s, const struct tr_quant_config *config, struct tr_err *err)
 {
     int r = 0;
     for (size_t i = 0; i < s->n_tensors && !r; i++) {
@@ -222,5 +222,5 @@ int tr_quant_find(struct tr_source *s, const struct tr_quant_config *config, str
         s->tensors[i] = t;
         memcpy(strrchr(t.name, '.'), ".weight", sizeof ".weight");
     }
-    return r ? r : tr_source_seal(s, err);
+    return r ? r : tr__source_seal(s, err);
 }

@@ -1,7 +1,7 @@
 /*
  * Quantised matrices of safetensors: a module's weight that is kept in several tensors.
  *
- * tr_quant_find looks for them by the tensors that a module has, whatever config.json lists say,
+ * tr__quant_find looks for them by the tensors that a module has, whatever config.json lists say,
  * and gives the source one tensor "MODULE.weight" of the matrix' own shape for each, with a struct
  * tr_quant that says how to read it. From there it is a tensor as any other.
  *
@@ -58,10 +58,10 @@ struct tr_quant {
 /* Gives the sealed source a tensor for each quantised matrix; its parts are marked. TR_EFORMAT: a
  * part is missing, of another shape or type than the scheme has, or nothing known; TR_EIO,
  * TR_ENOMEM. */
-TR_NODISCARD int tr_quant_find(struct tr_source *s, const struct tr_quant_config *config,
-                               struct tr_err *err);
+TR_NODISCARD int tr__quant_find(struct tr_source *s, const struct tr_quant_config *config,
+                                struct tr_err *err);
 
 /* May the matrix' codes and scales be taken over into this type? */
-bool tr_quant_holds(const struct tr_quant *q, enum tr_wtype type);
+bool tr__quant_holds(const struct tr_quant *q, enum tr_wtype type);
 
 #endif

@@ -85,8 +85,8 @@ static int copy_fp4(struct tr_quant_rows *r, int i, uint8_t *row, struct tr_err 
     return e;
 }
 
-int tr_quant_rows_blocks(struct tr_quant_rows *r, int i, enum tr_wtype type, uint8_t *row,
-                         struct tr_err *err)
+int tr__quant_rows_blocks(struct tr_quant_rows *r, int i, enum tr_wtype type, uint8_t *row,
+                          struct tr_err *err)
 {
     const struct tr_quant *q = r->q;
     if (type == TR_W_NVFP4 || type == TR_W_MXFP4)

@@ -216,8 +216,8 @@ static int read_method(const struct tr_json *q, struct tr_quant_config *c, struc
     }
 }
 
-int tr_quant_config_read(struct tr_quant_config *ret, const struct tr_json *root,
-                         const struct tr_json *modelopt, struct tr_err *err)
+int tr__quant_config_read(struct tr_quant_config *ret, const struct tr_json *root,
+                          const struct tr_json *modelopt, struct tr_err *err)
 {
     /* MLX says it under both keys. */
     static const char *const keys[] = {"quantization_config", "quantization"};
@@ -240,8 +240,8 @@ int tr_quant_config_read(struct tr_quant_config *ret, const struct tr_json *root
     return r;
 }
 
-int tr_quant_config_module(const struct tr_quant_config *c, const char *module, int *ret_bits,
-                           int *ret_group, struct tr_err *err)
+int tr__quant_config_module(const struct tr_quant_config *c, const char *module, int *ret_bits,
+                            int *ret_group, struct tr_err *err)
 {
     struct tr_quant_config own = *c;
     struct tr_json v = tr_json_get(&c->modules, module);

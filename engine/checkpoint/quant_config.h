@@ -32,11 +32,11 @@ struct tr_quant_config {
 
 /* `root` is config.json and must outlive *ret; `modelopt`, hf_quant_config.json, may be absent. A
  * method, or a variant of one, that can't be decoded is refused by its name. TR_EFORMAT. */
-TR_NODISCARD int tr_quant_config_read(struct tr_quant_config *ret, const struct tr_json *root,
-                                      const struct tr_json *modelopt, struct tr_err *err);
+TR_NODISCARD int tr__quant_config_read(struct tr_quant_config *ret, const struct tr_json *root,
+                                       const struct tr_json *modelopt, struct tr_err *err);
 
 /* Bits and group of one module: MLX has exceptions. */
-TR_NODISCARD int tr_quant_config_module(const struct tr_quant_config *c, const char *module,
-                                        int *ret_bits, int *ret_group, struct tr_err *err);
+TR_NODISCARD int tr__quant_config_module(const struct tr_quant_config *c, const char *module,
+                                         int *ret_bits, int *ret_group, struct tr_err *err);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { SLACK = 8 }; /* bytes that may be read behind a window */
 
-void tr_quant_rows_done(struct tr_quant_rows *r)
+void tr__quant_rows_done(struct tr_quant_rows *r)
 {
     free(r->codes.data);
     free(r->scales.data);
@@ -70,11 +70,11 @@ static int read_window(const struct tr_source *s, const struct tr_part *p, uint6
     w->col0 = col0;
     w->cols = cols;
     if (cols == p->cols)
-        return tr_file_read(f, p->offset + row0 * width, w->data, bytes, err);
+        return tr__file_read(f, p->offset + row0 * width, w->data, bytes, err);
     int r = 0;
     for (uint64_t i = row0; i < row1 && !r; i++)
-        r = tr_file_read(f, p->offset + (i * p->cols + col0) * p->bytes,
-                         w->data + (i - row0) * width, width, err);
+        r = tr__file_read(f, p->offset + (i * p->cols + col0) * p->bytes,
+                          w->data + (i - row0) * width, width, err);
     return r;
 }
 
@@ -108,9 +108,9 @@ static uint64_t end_word(uint64_t b, int bits)
     return (b * (uint64_t)bits + 31) / 32;
 }
 
-int tr_quant_rows_read(struct tr_quant_rows *r, const struct tr_source *s,
-                       const struct tr_tensor *t, uint64_t first, int n, struct tr_hash *ret_hash,
-                       struct tr_err *err)
+int tr__quant_rows_read(struct tr_quant_rows *r, const struct tr_source *s,
+                        const struct tr_tensor *t, uint64_t first, int n, struct tr_hash *ret_hash,
+                        struct tr_err *err)
 {
     const struct tr_quant *q = r->q = t->quant;
     uint64_t a = first, b = first + (uint64_t)n;
@@ -155,7 +155,7 @@ int tr_quant_rows_read(struct tr_quant_rows *r, const struct tr_source *s,
     return e;
 }
 
-uint64_t tr_quant_rows_bytes(const struct tr_quant *q, int n)
+uint64_t tr__quant_rows_bytes(const struct tr_quant *q, int n)
 {
     return TR_MAX(q->bytes / q->rows, (uint64_t)1) * (uint64_t)n;
 }
@@ -400,7 +400,7 @@ double tr__quant_unit(const struct tr_quant *q)
     }
 }
 
-int tr_quant_rows_floats(struct tr_quant_rows *r, int i, float *y, struct tr_err *err)
+int tr__quant_rows_floats(struct tr_quant_rows *r, int i, float *y, struct tr_err *err)
 {
     const struct tr_quant *q = r->q;
     double u = tr__quant_unit(q);

@@ -21,7 +21,7 @@ static const struct tr_tensor *beside(const struct tr_module *m, const char *suf
 {
     char name[2 * TR_MAX_NAME];
     snprintf(name, sizeof name, "%s%s", m->prefix, suffix);
-    return tr_source_find(m->source, name);
+    return tr__source_find(m->source, name);
 }
 
 static unsigned element_bytes(const char *type)
@@ -87,8 +87,8 @@ static int set_columns(const struct tr_module *m, uint64_t k, uint64_t groups)
 /* One number of a part. */
 static int read_element(const struct tr_module *m, const struct tr_part *p, uint64_t i, void *ret)
 {
-    return tr_file_read(&m->source->files[p->file], p->offset + i * p->bytes, ret, p->bytes,
-                        m->err);
+    return tr__file_read(&m->source->files[p->file], p->offset + i * p->bytes, ret, p->bytes,
+                         m->err);
 }
 
 /* ---- what each scheme consists of ---- */
@@ -104,7 +104,7 @@ static int check_shape(const struct tr_module *m, uint64_t *ret_k)
         return tr__quant_fail(m, m->carrier, "weight_shape is missing beside it");
     if (strcmp(t->type_name, "I64") != 0 || t->n_dims != 1 || t->dims[0] != 2)
         return tr__quant_fail(m, t, "expected 2 numbers of type I64");
-    int r = tr_file_read(&m->source->files[t->file], t->offset, shape, sizeof shape, m->err);
+    int r = tr__file_read(&m->source->files[t->file], t->offset, shape, sizeof shape, m->err);
     m->q->bytes += t->bytes;
     if (!r && (shape[0] < 1 || (uint64_t)shape[0] != m->q->codes.rows || shape[1] < 1 ||
                shape[1] > INT32_MAX))
@@ -152,7 +152,7 @@ static int read_part(const struct tr_module *m, const struct tr_part *p, void **
         tr_err_set(m->err, TR_ENOMEM, NULL, "out of memory");
         return TR_ENOMEM;
     }
-    int r = tr_file_read(&m->source->files[p->file], p->offset, data, bytes, m->err);
+    int r = tr__file_read(&m->source->files[p->file], p->offset, data, bytes, m->err);
     if (r)
         free(data);
     else
@@ -360,7 +360,7 @@ static int find_mlx(struct tr_module *m)
     int group;
     snprintf(name, sizeof name, "%.*s", (int)strlen(m->prefix) - 1, m->prefix);
     q->scheme = TR_SCHEME_MLX;
-    int r = tr_quant_config_module(m->config, name, &q->bits, &group, m->err);
+    int r = tr__quant_config_module(m->config, name, &q->bits, &group, m->err);
     if (!r)
         r = take(m, m->carrier, "U32", &q->codes);
     if (!r)

@@ -68,7 +68,7 @@ static int read_entry(const struct tr_json *entry, uint64_t data, struct tr_tens
             return r;
     }
     uint64_t bits;
-    if (!tr_tensor_elements(t, &bits) || __builtin_mul_overflow(bits, d->bits, &bits) || bits % 8)
+    if (!tr__tensor_elements(t, &bits) || __builtin_mul_overflow(bits, d->bits, &bits) || bits % 8)
         return tr_json_fail(&shape, err, "no memory could hold it");
     if (tr_json_size(&offsets) != 2)
         return tr_json_fail(&offsets, err, "expected two numbers");
@@ -139,19 +139,19 @@ static int read_header(struct tr_source *s, int file, const struct tr_json *root
         struct tr_tensor t = {.file = file};
         r = read_entry(&entry, data, &t, err);
         if (!r)
-            r = tr_source_add(s, &t, entry.key, entry.key_bytes, err);
+            r = tr__source_add(s, &t, entry.key, entry.key_bytes, err);
     }
     return r ? r : check_extent(s, first, data, &s->files[file], err);
 }
 
-int tr_safetensors_add(struct tr_source *s, int file, struct tr_err *err)
+int tr__safetensors_add(struct tr_source *s, int file, struct tr_err *err)
 {
     const struct tr_file *f = &s->files[file];
     uint8_t head[8];
     if (f->size < sizeof head)
         return tr_err_set(err, TR_EFORMAT, NULL, "%s: has %llu bytes, a header needs more than 8",
                           f->name, (unsigned long long)f->size);
-    int r = tr_file_read(f, 0, head, sizeof head, err);
+    int r = tr__file_read(f, 0, head, sizeof head, err);
     if (r)
         return r;
     uint64_t n = 0;
@@ -165,7 +165,7 @@ int tr_safetensors_add(struct tr_source *s, int file, struct tr_err *err)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     struct json_t *doc = NULL;
     struct tr_err inner;
-    r = tr_file_read(f, sizeof head, text, n, err);
+    r = tr__file_read(f, sizeof head, text, n, err);
     if (!r && (r = tr_json_parse(&doc, text, n, &inner)))
         r = tr_err_set(err, r == TR_ENOMEM ? r : TR_EFORMAT, NULL, "%s: header: %s", f->name,
                        inner.msg);
@@ -201,7 +201,7 @@ static int collect_shards(const struct tr_json *map, struct shards *ret, struct 
     while (!r && tr_json_next(map, &iter, &v)) {
         r = tr_json_as_string(&v, &names[n], NULL, err);
         /* A name, not a way out of the folder. */
-        if (!r && (!tr_name_printable(names[n], strlen(names[n])) || strchr(names[n], '/') ||
+        if (!r && (!tr__name_printable(names[n], strlen(names[n])) || strchr(names[n], '/') ||
                    names[n][0] == '.'))
             r = tr_json_fail(&v, err, "not the name of a file beside the index");
         n++;
@@ -233,17 +233,17 @@ static int open_shards(struct tr_source *s, const char *dir, const struct shards
         if (path.oom)
             r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
         else if (access(path.data, F_OK) != 0)
-            tr_names_add(&missing, shards->names[i]);
+            tr__names_add(&missing, shards->names[i]);
         else
-            r = tr_source_add_file(s, path.data, &file, err);
+            r = tr__source_add_file(s, path.data, &file, err);
         tr_buf_done(&path);
     }
     if (!r && missing.n)
         r = tr_json_fail(map, err, "%zu of %zu files are not there: %s%s", missing.n, shards->n,
-                         missing.text, tr_names_rest(&missing, rest));
+                         missing.text, tr__names_rest(&missing, rest));
     for (int i = 0; i < s->n_files && !r; i++)
-        r = tr_safetensors_add(s, i, err);
-    return r ? r : tr_source_seal(s, err);
+        r = tr__safetensors_add(s, i, err);
+    return r ? r : tr__source_seal(s, err);
 }
 
 /* Each tensor of the index is in the file that the index says. */
@@ -258,7 +258,7 @@ static int check_index(const struct tr_source *s, const struct tr_json *map, str
         int r = tr_json_as_string(&v, &shard, NULL, err);
         if (r)
             return r;
-        const struct tr_tensor *t = tr_source_find(s, v.key);
+        const struct tr_tensor *t = tr__source_find(s, v.key);
         if (t && strcmp(s->files[t->file].name, shard) == 0)
             continue;
         struct tr_buf text = {0};
@@ -266,11 +266,11 @@ static int check_index(const struct tr_source *s, const struct tr_json *map, str
         for (const char *p = v.key; *p; p++)
             tr_buf_addc(&text, *p > ' ' && *p <= '~' ? *p : '?');
         tr_buf_addf(&text, " (not in %s)", shard);
-        tr_names_add(&wrong, text.oom ? "?" : text.data);
+        tr__names_add(&wrong, text.oom ? "?" : text.data);
         tr_buf_done(&text);
     }
     return wrong.n ? tr_json_fail(map, err, "%zu tensors are not where it says: %s%s", wrong.n,
-                                  wrong.text, tr_names_rest(&wrong, rest))
+                                  wrong.text, tr__names_rest(&wrong, rest))
                    : 0;
 }
 
@@ -296,10 +296,10 @@ static int open_index(struct tr_source *s, const char *dir, const char *path, st
 
 static int open_single(struct tr_source *s, const char *path, struct tr_err *err)
 {
-    int file, r = tr_source_add_file(s, path, &file, err);
+    int file, r = tr__source_add_file(s, path, &file, err);
     if (!r)
-        r = tr_safetensors_add(s, file, err);
-    return r ? r : tr_source_seal(s, err);
+        r = tr__safetensors_add(s, file, err);
+    return r ? r : tr__source_seal(s, err);
 }
 
 /* A file that the index does not name is somebody's leftover, and may be of another model. */
@@ -308,10 +308,10 @@ static void warn_of_stray(struct tr_source *s, const char *path)
     for (int i = 0; i < s->n_files; i++)
         if (strcmp(s->files[i].path, path) == 0)
             return;
-    tr_source_warn(s, "model.safetensors is not read: the index does not name it");
+    tr__source_warn(s, "model.safetensors is not read: the index does not name it");
 }
 
-int tr_safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err)
+int tr__safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err)
 {
     struct tr_buf single = {0}, index = {0};
     int r;

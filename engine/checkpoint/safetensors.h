@@ -10,9 +10,9 @@
 /* Adds the tensors of all files that DIR/model.safetensors.index.json names, without an index those
  * of DIR/model.safetensors, and seals the source. Every file is there, exactly as long as its
  * header says, and holds what the index says. TR_EFORMAT, TR_EIO, TR_ENOMEM. */
-TR_NODISCARD int tr_safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err);
+TR_NODISCARD int tr__safetensors_open(struct tr_source *s, const char *dir, struct tr_err *err);
 
 /* Adds the tensors of one file, which is already open. */
-TR_NODISCARD int tr_safetensors_add(struct tr_source *s, int file, struct tr_err *err);
+TR_NODISCARD int tr__safetensors_add(struct tr_source *s, int file, struct tr_err *err);
 
 #endif

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tr_source_init(struct tr_source *s, struct tr_err *err)
+int tr__source_init(struct tr_source *s, struct tr_err *err)
 {
     *s = (struct tr_source){.files = calloc(TR_MAX_FILES, sizeof *s->files)};
     return s->files ? 0 : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
 }
 
-void tr_source_done(struct tr_source *s)
+void tr__source_done(struct tr_source *s)
 {
     for (int i = 0; i < s->n_files; i++)
-        tr_file_done(&s->files[i]);
+        tr__file_done(&s->files[i]);
     free(s->files);
     for (size_t i = 0; i < s->n_tensors; i++)
         free(s->tensors[i].name);
@@ -25,17 +25,17 @@ void tr_source_done(struct tr_source *s)
     *s = (struct tr_source){0};
 }
 
-int tr_source_add_file(struct tr_source *s, const char *path, int *ret, struct tr_err *err)
+int tr__source_add_file(struct tr_source *s, const char *path, int *ret, struct tr_err *err)
 {
     if (s->n_files == TR_MAX_FILES)
         return tr_err_set(err, TR_EFORMAT, NULL, "more than %d files of weights", TR_MAX_FILES);
-    int r = tr_file_open(&s->files[s->n_files], path, err);
+    int r = tr__file_open(&s->files[s->n_files], path, err);
     if (!r)
         *ret = s->n_files++;
     return r;
 }
 
-bool tr_name_printable(const char *name, size_t n)
+bool tr__name_printable(const char *name, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (name[i] <= ' ' || name[i] > '~')
@@ -43,11 +43,11 @@ bool tr_name_printable(const char *name, size_t n)
     return n > 0 && n <= TR_MAX_NAME;
 }
 
-int tr_source_add(struct tr_source *s, const struct tr_tensor *t, const char *name, size_t n,
-                  struct tr_err *err)
+int tr__source_add(struct tr_source *s, const struct tr_tensor *t, const char *name, size_t n,
+                   struct tr_err *err)
 {
     const char *file = s->files[t->file].name;
-    if (!tr_name_printable(name, n))
+    if (!tr__name_printable(name, n))
         return tr_err_set(err, TR_EFORMAT, NULL, "%s: the name of tensor %zu is not printable",
                           file, s->n_tensors);
     if (s->n_tensors == TR_MAX_TENSORS)
@@ -74,7 +74,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-int tr_source_seal(struct tr_source *s, struct tr_err *err)
+int tr__source_seal(struct tr_source *s, struct tr_err *err)
 {
     if (s->n_tensors)
         qsort(s->tensors, s->n_tensors, sizeof *s->tensors, by_name);
@@ -87,7 +87,7 @@ int tr_source_seal(struct tr_source *s, struct tr_err *err)
     return 0;
 }
 
-struct tr_tensor *tr_source_find(const struct tr_source *s, const char *name)
+struct tr_tensor *tr__source_find(const struct tr_source *s, const char *name)
 {
     size_t lo = 0, hi = s->n_tensors;
     while (lo < hi) {
@@ -103,7 +103,7 @@ struct tr_tensor *tr_source_find(const struct tr_source *s, const char *name)
     return NULL;
 }
 
-void tr_source_warn(struct tr_source *s, const char *fmt, ...)
+void tr__source_warn(struct tr_source *s, const char *fmt, ...)
 {
     struct tr_err text;
     va_list ap;
@@ -113,7 +113,7 @@ void tr_source_warn(struct tr_source *s, const char *fmt, ...)
     tr_buf_addf(&s->warnings, "%s%s", s->warnings.len ? "\n" : "", text.msg);
 }
 
-bool tr_tensor_elements(const struct tr_tensor *t, uint64_t *ret)
+bool tr__tensor_elements(const struct tr_tensor *t, uint64_t *ret)
 {
     uint64_t n = 1;
     for (int i = 0; i < t->n_dims; i++)
@@ -123,7 +123,7 @@ bool tr_tensor_elements(const struct tr_tensor *t, uint64_t *ret)
     return true;
 }
 
-void tr_tensor_show_shape(struct tr_buf *b, const uint64_t *dims, int n_dims)
+void tr__tensor_show_shape(struct tr_buf *b, const uint64_t *dims, int n_dims)
 {
     tr_buf_addc(b, '[');
     for (int i = 0; i < n_dims; i++)
@@ -131,7 +131,7 @@ void tr_tensor_show_shape(struct tr_buf *b, const uint64_t *dims, int n_dims)
     tr_buf_addc(b, ']');
 }
 
-void tr_names_add(struct tr_names *names, const char *name)
+void tr__names_add(struct tr_names *names, const char *name)
 {
     size_t used = strlen(names->text), left = sizeof names->text - used;
     names->n++;
@@ -142,7 +142,7 @@ void tr_names_add(struct tr_names *names, const char *name)
     }
 }
 
-const char *tr_names_rest(const struct tr_names *names, char rest[32])
+const char *tr__names_rest(const struct tr_names *names, char rest[32])
 {
     rest[0] = '\0';
     if (names->shown < names->n)

@@ -37,35 +37,35 @@ struct tr_quant;
 struct tr_source {
     struct tr_file *files; /* [TR_MAX_FILES], n_files open */
     int n_files;
-    struct tr_tensor *tensors; /* sorted by name after tr_source_seal */
+    struct tr_tensor *tensors; /* sorted by name after tr__source_seal */
     size_t n_tensors, cap;
     struct tr_buf warnings; /* lines: what is odd and no error */
 };
 
-TR_NODISCARD int tr_source_init(struct tr_source *s, struct tr_err *err);
-void tr_source_done(struct tr_source *s); /* a zeroed struct is fine */
+TR_NODISCARD int tr__source_init(struct tr_source *s, struct tr_err *err);
+void tr__source_done(struct tr_source *s); /* a zeroed struct is fine */
 
 /* Opens one more file; its index in *ret. */
-TR_NODISCARD int tr_source_add_file(struct tr_source *s, const char *path, int *ret,
-                                    struct tr_err *err);
+TR_NODISCARD int tr__source_add_file(struct tr_source *s, const char *path, int *ret,
+                                     struct tr_err *err);
 /* Adds a copy of *t under the given name (n bytes, need not end with NUL), which becomes t->name.
  * TR_EFORMAT for a name no message could show. */
-TR_NODISCARD int tr_source_add(struct tr_source *s, const struct tr_tensor *t, const char *name,
-                               size_t n, struct tr_err *err);
+TR_NODISCARD int tr__source_add(struct tr_source *s, const struct tr_tensor *t, const char *name,
+                                size_t n, struct tr_err *err);
 /* After the last tensor: sorts them; TR_EFORMAT if a name occurs twice. */
-TR_NODISCARD int tr_source_seal(struct tr_source *s, struct tr_err *err);
-/* NULL if there is none of that name; only after tr_source_seal. */
-struct tr_tensor *tr_source_find(const struct tr_source *s, const char *name);
+TR_NODISCARD int tr__source_seal(struct tr_source *s, struct tr_err *err);
+/* NULL if there is none of that name; only after tr__source_seal. */
+struct tr_tensor *tr__source_find(const struct tr_source *s, const char *name);
 
 /* Adds a line to the warnings. */
-void tr_source_warn(struct tr_source *s, const char *fmt, ...) TR_PRINTF(2, 3);
+void tr__source_warn(struct tr_source *s, const char *fmt, ...) TR_PRINTF(2, 3);
 
 /* Printable ASCII without spaces, 1 to TR_MAX_NAME bytes: may stand in a message as it is. */
-bool tr_name_printable(const char *name, size_t n);
+bool tr__name_printable(const char *name, size_t n);
 /* Elements of the shape; false if the product does not fit 63 bits. */
-bool tr_tensor_elements(const struct tr_tensor *t, uint64_t *ret);
+bool tr__tensor_elements(const struct tr_tensor *t, uint64_t *ret);
 /* "[8, 64]" */
-void tr_tensor_show_shape(struct tr_buf *b, const uint64_t *dims, int n_dims);
+void tr__tensor_show_shape(struct tr_buf *b, const uint64_t *dims, int n_dims);
 
 /* A list of names for one message: "a, b, c and 17 more". Holds its text by value. */
 struct tr_names {
@@ -73,8 +73,8 @@ struct tr_names {
     size_t shown;   /* of those, in text */
     char text[256]; /* the names that fit, with ", " between */
 };
-void tr_names_add(struct tr_names *names, const char *name);
+void tr__names_add(struct tr_names *names, const char *name);
 /* " and 17 more", or "" if all are shown; static buffer of the caller's, 32 bytes. */
-const char *tr_names_rest(const struct tr_names *names, char rest[32]);
+const char *tr__names_rest(const struct tr_names *names, char rest[32]);
 
 #endif

@@ -33,10 +33,10 @@ struct tr_weights *tr_weights_close(struct tr_weights *w)
         free(w->layers[i].experts);
     free(w->layers);
     if (w->store) {
-        tr_packed_writer_stop(w->store->writer);
-        tr_source_done(&w->store->source);
-        tr_arena_done(&w->store->arena);
-        tr_load_plan_done(&w->store->plan);
+        tr__packed_writer_stop(w->store->writer);
+        tr__source_done(&w->store->source);
+        tr__arena_done(&w->store->arena);
+        tr__load_plan_done(&w->store->plan);
         tr_buf_done(&w->store->formats);
     }
     free(w->store);
@@ -50,11 +50,11 @@ static void keep(struct tr_weights_store *st, const struct tr_weights_options *o
 {
     struct tr_err why;
     const struct tr_arena *a = &st->arena;
-    int r = o->on_packed ? tr_packed_writer_start(&st->writer, p, a->data, a->bytes, values,
-                                                  o->on_packed, o->on_packed_arg, &why)
-                         : tr_packed_write(p, a->data, a->bytes, values, &why);
+    int r = o->on_packed ? tr__packed_writer_start(&st->writer, p, a->data, a->bytes, values,
+                                                   o->on_packed, o->on_packed_arg, &why)
+                         : tr__packed_write(p, a->data, a->bytes, values, &why);
     if (r)
-        tr_source_warn(&st->source, "packed cache: %s", why.msg);
+        tr__source_warn(&st->source, "packed cache: %s", why.msg);
 }
 
 /* The arena, from the packed cache if it has it, else from the checkpoint. */
@@ -65,21 +65,21 @@ static int fill(struct tr_weights *w, const struct tr_weights_options *o, struct
     uint64_t bytes = st->plan.arena_bytes;
     struct tr_err why;
     if (p->path) {
-        int r = tr_packed_read(p, &st->arena, bytes, o, values, &why);
+        int r = tr__packed_read(p, &st->arena, bytes, o, values, &why);
         if (r == 0) {
             w->from_packed = true;
             w->cached_bytes = st->arena.file ? bytes : 0;
             return 0;
         }
         if (r != TR_ENOTFOUND)
-            tr_source_warn(&st->source, "packed cache is made again: %s", why.msg);
+            tr__source_warn(&st->source, "packed cache is made again: %s", why.msg);
     }
-    int r = tr_arena_init(&st->arena, bytes, err);
+    int r = tr__arena_init(&st->arena, bytes, err);
     if (r)
         return r;
     /* The page cache keeps the files for the next start, if they fit beside the weights. */
     bool drop = w->file_bytes + bytes > tr_memory_left(TR_CGROUP_ROOT);
-    r = tr_load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
+    r = tr__load(&st->plan, &st->source, st->arena.data, drop, o, values, err);
     if (!r && p->path)
         keep(st, o, p, *values);
     return r;
@@ -101,7 +101,7 @@ static void name_types(const struct tr_load_plan *plan, char *text, size_t size)
         if (!bytes[most])
             return;
         size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", used ? "+" : "", tr_wtype_name(most));
+        snprintf(text + used, size - used, "%s%s", used ? "+" : "", tr__wtype_name(most));
         bytes[most] = 0;
     }
 }
@@ -113,7 +113,7 @@ static void count(struct tr_weights *w)
     const struct tr_load_plan *plan = &w->store->plan;
     for (size_t i = 0; i < s->n_tensors; i++) {
         uint64_t elements;
-        if (!s->tensors[i].used || !tr_tensor_elements(&s->tensors[i], &elements))
+        if (!s->tensors[i].used || !tr__tensor_elements(&s->tensors[i], &elements))
             continue;
         w->n_params += elements;
         w->file_bytes += s->tensors[i].bytes;
@@ -147,24 +147,24 @@ static int load(struct tr_weights *w, const char *path, const struct tr_weights_
     struct tr_packed packed = {0};
     struct tr_hash values = {0}, print;
     struct tr_buf text = {0};
-    int r = tr_load_plan_layout(&st->plan, &st->source, o->choice, o->use_mmap, err);
+    int r = tr__load_plan_layout(&st->plan, &st->source, o->choice, o->use_mmap, err);
     if (r)
         return r;
     count(w);
     if (o->packed_cache)
-        r = tr_packed_init(&packed, o->packed_cache, path, &st->plan, &w->config, &st->source,
-                           o->choice, err);
+        r = tr__packed_init(&packed, o->packed_cache, path, &st->plan, &w->config, &st->source,
+                            o->choice, err);
     if (!r && o->on_checked)
         o->on_checked(o->on_checked_arg);
     if (!r)
         r = fill(w, o, &packed, &values, err);
-    tr_packed_done(&packed);
+    tr__packed_done(&packed);
     if (r)
         return r;
-    tr_load_plan_point(&st->plan, &st->source, st->arena.data);
+    tr__load_plan_point(&st->plan, &st->source, st->arena.data);
     for (int i = 0; i < w->config.n_layers; i++)
         describe_experts(&w->config, &w->layers[i]);
-    tr_load_plan_describe(&st->plan, &w->config, false, &text);
+    tr__load_plan_describe(&st->plan, &w->config, false, &text);
     print = tr_hash_link(values, text.data, text.len);
     memcpy(w->fingerprint, &print, sizeof w->fingerprint);
     r = text.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
@@ -187,18 +187,18 @@ int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
     w->config = checkpoint->config;
     st->source = checkpoint->source;
     checkpoint->source = (struct tr_source){0};
-    r = tr_bind(w, &st->source, checkpoint->kind, &st->plan, err);
+    r = tr__bind(w, &st->source, checkpoint->kind, &st->plan, err);
     if (r)
         goto fail;
-    tr_bind_unused(&st->source);
+    tr__bind_unused(&st->source);
     r = load(w, checkpoint->path, options, err);
     if (r)
         goto fail;
     w->load_seconds = (double)(tr_clock_ns() - begun) * 1e-9;
     for (int i = 0; i < st->source.n_files; i++)
-        tr_file_forget(&st->source.files[i]);
-    tr_load_plan_formats(&st->plan, &st->formats);
-    tr_load_plan_done(&st->plan);
+        tr__file_forget(&st->source.files[i]);
+    tr__load_plan_formats(&st->plan, &st->formats);
+    tr__load_plan_done(&st->plan);
     tr_buf_adds(&st->source.warnings, "");
     if (st->source.warnings.oom || st->formats.oom) {
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
@@ -206,7 +206,7 @@ int tr_weights_open(struct tr_weights **ret, struct tr_checkpoint *checkpoint,
     }
     w->warnings = st->source.warnings.data;
     w->formats = st->formats.data;
-    tr_arena_promote(&st->arena);
+    tr__arena_promote(&st->arena);
     *ret = w;
     return 0;
 fail:

@@ -120,7 +120,7 @@ static void bench_gemm(const struct tr_kernels *const *levels, enum tr_wtype typ
         .y = must_alloc((size_t)MAX_ROWS * n * 4),
     };
     char what[32];
-    snprintf(what, sizeof what, "%s %s", tr_wtype_name(type), where);
+    snprintf(what, sizeof what, "%s %s", tr__wtype_name(type), where);
     for (int i = 0; ms[i]; i++) {
         struct work w = {call_gemm, (double)ms[i] * n * k, (double)bytes, &g, ms[i]};
         /* plain C is as slow per row for many rows as for a few */

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct tr_model_config c;
     struct tr_err err = {0};
 
-    if (tr_model_config_parse(&c, (const char *)data, size, "config.json", &err) != 0) {
+    if (tr__model_config_parse(&c, (const char *)data, size, "config.json", &err) != 0) {
         assert(err.msg[0] != '\0');
         return 0;
     }

@@ -17,21 +17,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     assert(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    assert(tr_source_init(&source, &err) == 0 &&
-           tr_source_add_file(&source, path, &file, &err) == 0);
-    int rc = tr_safetensors_add(&source, file, &err);
+    assert(tr__source_init(&source, &err) == 0 &&
+           tr__source_add_file(&source, path, &file, &err) == 0);
+    int rc = tr__safetensors_add(&source, file, &err);
     if (rc == 0)
-        rc = tr_source_seal(&source, &err);
+        rc = tr__source_seal(&source, &err);
     assert(rc == 0 || err.msg[0] != '\0');
     uint64_t total = 0;
     for (size_t i = 0; rc == 0 && i < source.n_tensors; i++) {
         const struct tr_tensor *t = &source.tensors[i];
         assert(t->offset >= 10 && t->offset + t->bytes <= size);
-        assert(tr_source_find(&source, t->name) == t);
+        assert(tr__source_find(&source, t->name) == t);
         total += t->bytes;
     }
     assert(total <= size);
-    tr_source_done(&source);
+    tr__source_done(&source);
     close(fd);
     return 0;
 }

@@ -24,11 +24,11 @@ static void is_zeroed_and_aligned(void **state)
     (void)state;
     for (size_t i = 0; i < TR_ARRAY_LEN(sizes); i++) {
         struct tr_arena a;
-        assert_int_equal(tr_arena_init(&a, sizes[i], NULL), 0);
+        assert_int_equal(tr__arena_init(&a, sizes[i], NULL), 0);
         assert_int_equal((uintptr_t)a.data % (2 << 20), 0);
         assert_int_equal(a.data[0] | a.data[sizes[i] / 2] | a.data[sizes[i] - 1], 0);
         memset(a.data, 0xFF, sizes[i]);
-        tr_arena_done(&a);
+        tr__arena_done(&a);
         assert_null(a.data);
     }
 }
@@ -37,9 +37,9 @@ static void of_nothing_is_nothing(void **state)
 {
     struct tr_arena a;
     (void)state;
-    assert_int_equal(tr_arena_init(&a, 0, NULL), 0);
+    assert_int_equal(tr__arena_init(&a, 0, NULL), 0);
     assert_null(a.data);
-    tr_arena_done(&a);
+    tr__arena_done(&a);
 }
 
 static void refuses_more_than_there_is(void **state)
@@ -49,9 +49,9 @@ static void refuses_more_than_there_is(void **state)
     for (size_t i = 0; i < TR_ARRAY_LEN(sizes); i++) {
         struct tr_arena a;
         struct tr_err err;
-        assert_int_equal(tr_arena_init(&a, sizes[i], &err), TR_ENOMEM);
+        assert_int_equal(tr__arena_init(&a, sizes[i], &err), TR_ENOMEM);
         assert_non_null(strstr(err.msg, "GiB are left"));
-        tr_arena_done(&a);
+        tr__arena_done(&a);
     }
 }
 
@@ -95,7 +95,7 @@ static uint64_t wrong_pages(const struct tr_arena *a)
 static void map(struct tr_arena *a, int fd, uint64_t bytes)
 {
     struct tr_err err;
-    if (tr_arena_map(a, fd, HEADER, bytes, &err))
+    if (tr__arena_map(a, fd, HEADER, bytes, &err))
         fail_msg("%s", err.msg);
     close(fd);
 }
@@ -110,9 +110,9 @@ static void a_file_is_mapped(void **state)
         assert_int_equal((uintptr_t)(a.data - HEADER) % HUGE, 0);
         assert_int_equal(a.bytes, sizes[i]);
         assert_int_equal(wrong_pages(&a), 0);
-        tr_arena_done(&a);
+        tr__arena_done(&a);
         assert_null(a.data);
-        tr_arena_done(&a);
+        tr__arena_done(&a);
     }
 }
 
@@ -123,13 +123,13 @@ static void what_can_not_be_mapped_leaves_nothing(void **state)
     struct tr_err err;
     (void)state;
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(tr_arena_map(&a, ends[0], HEADER, HUGE, &err), TR_ENOTFOUND);
+    assert_int_equal(tr__arena_map(&a, ends[0], HEADER, HUGE, &err), TR_ENOTFOUND);
     assert_null(a.data);
-    assert_int_equal(tr_arena_map(&a, ends[0], HEADER, (uint64_t)1 << 50, &err), TR_ENOMEM);
+    assert_int_equal(tr__arena_map(&a, ends[0], HEADER, (uint64_t)1 << 50, &err), TR_ENOMEM);
     assert_non_null(strstr(err.msg, "GiB are left"));
-    assert_int_equal(tr_arena_map(&a, ends[0], HEADER, 0, &err), 0);
-    tr_arena_promote(&a);
-    tr_arena_done(&a);
+    assert_int_equal(tr__arena_map(&a, ends[0], HEADER, 0, &err), 0);
+    tr__arena_promote(&a);
+    tr__arena_done(&a);
     close(ends[0]);
     close(ends[1]);
 }
@@ -165,7 +165,7 @@ static void pause_us(long us)
 static uint64_t await_end(const struct tr_arena *a)
 {
     uint64_t moved = 0;
-    while (a->promoter && !tr_promoter_ended(a->promoter, &moved))
+    while (a->promoter && !tr__promoter_ended(a->promoter, &moved))
         pause_us(1000);
     return moved;
 }
@@ -215,7 +215,7 @@ static void promotion_is_not_noticed(void **state)
         readers[i].arena = &a;
         assert_int_equal(pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
     }
-    tr_arena_promote(&a);
+    tr__arena_promote(&a);
     uint64_t moved = await_end(&a);
     for (size_t i = 0; i < TR_ARRAY_LEN(readers); i++) {
         atomic_store(&readers[i].stop, true);
@@ -231,7 +231,7 @@ static void promotion_is_not_noticed(void **state)
     }
     assert_int_equal(wrong_pages(&a), 0);
     close(same);
-    tr_arena_done(&a);
+    tr__arena_done(&a);
 }
 
 static void promotion_ends_with_the_arena(void **state)
@@ -242,11 +242,11 @@ static void promotion_ends_with_the_arena(void **state)
     for (int i = 0; i < 24; i++) {
         struct tr_arena a;
         map(&a, dup(fd), BYTES);
-        tr_arena_promote(&a);
+        tr__arena_promote(&a);
         pause_us(i * i * 100);
         if (i % 4 == 0)
             assert_int_equal(wrong_pages(&a), 0);
-        tr_arena_done(&a);
+        tr__arena_done(&a);
     }
     close(fd);
 }
@@ -259,7 +259,7 @@ static void promotion_leaves_others_memory_alone(void **state)
     uint8_t *others[N];
     (void)state;
     map(&a, file_of(HEADER + BYTES), BYTES);
-    tr_arena_promote(&a);
+    tr__arena_promote(&a);
     for (int i = 0; i < N; i++) {
         others[i] =
             mmap(NULL, HUGE / 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -273,7 +273,7 @@ static void promotion_leaves_others_memory_alone(void **state)
         munmap(others[i], HUGE / 8);
     }
     assert_int_equal(wrong_pages(&a), 0);
-    tr_arena_done(&a);
+    tr__arena_done(&a);
 }
 
 #ifndef __has_feature
@@ -296,11 +296,11 @@ static void without_means_nothing_is_promoted(void **state)
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
     none.rlim_max = old.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
-    tr_arena_promote(&a);
+    tr__arena_promote(&a);
     assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
     assert_null(a.promoter);
     assert_int_equal(wrong_pages(&a), 0);
-    tr_arena_done(&a);
+    tr__arena_done(&a);
 #endif
 }
 

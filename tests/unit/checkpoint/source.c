@@ -15,13 +15,13 @@ static int fill(struct tr_source *s, const char *const *names, size_t n)
 {
     struct tr_err err;
     int file;
-    assert_int_equal(tr_source_init(s, &err), 0);
-    assert_int_equal(tr_source_add_file(s, FILE_OF_TEST, &file, &err), 0);
+    assert_int_equal(tr__source_init(s, &err), 0);
+    assert_int_equal(tr__source_add_file(s, FILE_OF_TEST, &file, &err), 0);
     for (size_t i = 0; i < n; i++) {
         struct tr_tensor t = {.file = file, .offset = i};
-        assert_int_equal(tr_source_add(s, &t, names[i], strlen(names[i]), &err), 0);
+        assert_int_equal(tr__source_add(s, &t, names[i], strlen(names[i]), &err), 0);
     }
-    return tr_source_seal(s, &err);
+    return tr__source_seal(s, &err);
 }
 
 static void finds_each_and_no_other(void **state)
@@ -32,15 +32,15 @@ static void finds_each_and_no_other(void **state)
     for (size_t n = 0; n <= TR_ARRAY_LEN(names); n++) {
         assert_int_equal(fill(&s, names, n), 0);
         for (size_t i = 0; i < TR_ARRAY_LEN(names); i++) {
-            const struct tr_tensor *t = tr_source_find(&s, names[i]);
+            const struct tr_tensor *t = tr__source_find(&s, names[i]);
             assert_true((t != NULL) == (i < n));
             if (t)
                 assert_int_equal(t->offset, i);
         }
-        assert_null(tr_source_find(&s, ""));
-        assert_null(tr_source_find(&s, "a."));
-        assert_null(tr_source_find(&s, "zzz"));
-        tr_source_done(&s);
+        assert_null(tr__source_find(&s, ""));
+        assert_null(tr__source_find(&s, "a."));
+        assert_null(tr__source_find(&s, "zzz"));
+        tr__source_done(&s);
     }
 }
 
@@ -50,7 +50,7 @@ static void refuses_a_name_twice(void **state)
     struct tr_source s;
     (void)state;
     assert_int_equal(fill(&s, names, 3), TR_EFORMAT);
-    tr_source_done(&s);
+    tr__source_done(&s);
 }
 
 static void refuses_names_that_can_not_be_shown(void **state)
@@ -62,10 +62,10 @@ static void refuses_names_that_can_not_be_shown(void **state)
     char long_name[TR_MAX_NAME + 1];
     (void)state;
     for (size_t i = 0; i < TR_ARRAY_LEN(bad); i++)
-        assert_false(tr_name_printable(bad[i].name, bad[i].n));
+        assert_false(tr__name_printable(bad[i].name, bad[i].n));
     memset(long_name, 'x', sizeof long_name);
-    assert_true(tr_name_printable(long_name, TR_MAX_NAME));
-    assert_false(tr_name_printable(long_name, TR_MAX_NAME + 1));
+    assert_true(tr__name_printable(long_name, TR_MAX_NAME));
+    assert_false(tr__name_printable(long_name, TR_MAX_NAME + 1));
 }
 
 static void counts_elements_up_to_63_bits(void **state)
@@ -91,7 +91,7 @@ static void counts_elements_up_to_63_bits(void **state)
         struct tr_tensor t = {.n_dims = cases[i].n_dims};
         uint64_t elements = 99;
         memcpy(t.dims, cases[i].dims, sizeof cases[i].dims);
-        assert_true(tr_tensor_elements(&t, &elements) == cases[i].fits);
+        assert_true(tr__tensor_elements(&t, &elements) == cases[i].fits);
         assert_true(elements == (cases[i].fits ? cases[i].elements : 99));
     }
 }
@@ -103,16 +103,16 @@ static void lists_names_until_they_do_not_fit(void **state)
     (void)state;
     memset(long_name, 'n', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
-    tr_names_add(&names, "first");
+    tr__names_add(&names, "first");
     assert_string_equal(names.text, "first");
-    assert_string_equal(tr_names_rest(&names, rest), "");
-    tr_names_add(&names, long_name);
-    tr_names_add(&names, long_name);
-    tr_names_add(&names, "short");
+    assert_string_equal(tr__names_rest(&names, rest), "");
+    tr__names_add(&names, long_name);
+    tr__names_add(&names, long_name);
+    tr__names_add(&names, "short");
     assert_int_equal(names.n, 4);
     assert_int_equal(names.shown, 2);
     assert_int_equal(strlen(names.text), 5 + 2 + 199);
-    assert_string_equal(tr_names_rest(&names, rest), " and 2 more");
+    assert_string_equal(tr__names_rest(&names, rest), " and 2 more");
 }
 
 int main(void)

@@ -80,14 +80,15 @@ static void check_packed(const struct tr_source *s, const char *name, uint64_t r
                          const struct tr_matrix *m)
 {
     struct tr_err err;
-    const struct tr_tensor *t = tr_source_find(s, name);
+    const struct tr_tensor *t = tr__source_find(s, name);
     assert_non_null(t);
     assert_int_equal(t->type, m->type);
     size_t row = tr_file_row_bytes(m->type, m->k), bytes = tr_packed_bytes(m->type, m->n, m->k);
     char *src = malloc(row * (size_t)m->n), *want = calloc(1, bytes);
     assert_true(src && want);
     assert_int_equal(
-        tr_file_read(&s->files[t->file], t->offset + row0 * row, src, row * (size_t)m->n, &err), 0);
+        tr__file_read(&s->files[t->file], t->offset + row0 * row, src, row * (size_t)m->n, &err),
+        0);
     tr_pack_rows(m->type, src, 0, m->n, m->n, m->k, want);
     assert_memory_equal(m->data, want, bytes);
     free(want);
@@ -104,8 +105,8 @@ static void matrices_are_packed_whole(void **state)
         struct tr_gguf *g;
         struct tr_err err;
         snprintf(path, sizeof path, "tests/golden/gguf/%s.gguf", types[i]);
-        assert_int_equal(tr_source_init(&s, &err), 0);
-        assert_int_equal(tr_gguf_open(&g, &s, path, &err), 0);
+        assert_int_equal(tr__source_init(&s, &err), 0);
+        assert_int_equal(tr__gguf_open(&g, &s, path, &err), 0);
         struct tr_weights *w = open_with(path, TR_WEIGHTS_AUTO, true, 3);
         const struct tr_layer *l = &w->layers[1];
         check_packed(&s, "output.weight", 0, &w->head);
@@ -117,8 +118,8 @@ static void matrices_are_packed_whole(void **state)
             check_packed(&s, "blk.1.ffn_down_exps.weight", (uint64_t)(e * x->down.n), &x->down);
         }
         tr_weights_close(w);
-        tr_gguf_close(g);
-        tr_source_done(&s);
+        tr__gguf_close(g);
+        tr__source_done(&s);
     }
 }
 

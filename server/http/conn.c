@@ -367,7 +367,7 @@ static struct srv_conn *open_conn(struct srv *s, int fd, const struct sockaddr *
     return c;
 }
 
-static void close_conn(struct srv_conn *c)
+void srv_conn_close(struct srv_conn *c)
 {
     struct srv *s = c->srv;
     if (c->req) /* libmicrohttpd gave up its head, and says nothing of the request */
@@ -383,7 +383,7 @@ static void close_conn(struct srv_conn *c)
 void srv_conn_drop(struct srv_conn *c)
 {
     int fd = c->fd;
-    close_conn(c);
+    srv_conn_close(c);
     close(fd);
 }
 
@@ -429,33 +429,14 @@ static void take_over(struct srv_conn *c)
     struct srv *s = c->srv;
     s->taking = c;
     /* It closes the socket if it fails. */
-    if (MHD_add_connection(s->mhd->daemon, c->fd, (struct sockaddr *)&c->addr, c->addr_bytes) !=
-            MHD_YES &&
-        !c->mhd) {
+    if (MHD_add_connection(s->mhd->daemon, c->fd, (struct sockaddr *)&c->addr, c->addr_bytes) ==
+        MHD_YES) {
+        uv_poll_start(&c->watch, UV_DISCONNECT, on_watch);
+    } else if (!c->mhd) {
         s->metrics.refused_connections++;
-        close_conn(c);
+        srv_conn_close(c);
     }
     s->taking = NULL;
-}
-
-void srv_conn_on_notify(void *cls, struct MHD_Connection *mhd, void **context,
-                        enum MHD_ConnectionNotificationCode code)
-{
-    struct srv_mhd *m = cls;
-    struct srv_conn *c = code == MHD_CONNECTION_NOTIFY_STARTED ? m->srv->taking : *context;
-    *context = NULL;
-    if (!c)
-        return;
-    if (code != MHD_CONNECTION_NOTIFY_STARTED) {
-        close_conn(c);
-        m->n_conns--;
-        return;
-    }
-    *context = c;
-    m->n_conns++;
-    c->mhd = mhd;
-    c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
-    uv_poll_start(&c->watch, UV_DISCONNECT, on_watch);
 }
 
 void *srv_conn_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd)

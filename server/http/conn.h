@@ -49,11 +49,10 @@ void srv_conn_accept(void *srv, int fd, const struct sockaddr *addr, socklen_t n
 void srv_conn_exhausted(void *srv);
 /* Closes the socket of a connection that was never handed over. */
 void srv_conn_drop(struct srv_conn *c);
+/* The same, of one whose socket libmicrohttpd closes. */
+void srv_conn_close(struct srv_conn *c);
 
-/* libmicrohttpd's MHD_OPTION_NOTIFY_CONNECTION; mhd_daemon is an srv_mhd. */
-void srv_conn_on_notify(void *mhd_daemon, struct MHD_Connection *mhd, void **conn,
-                        enum MHD_ConnectionNotificationCode code);
-/* Its MHD_OPTION_URI_LOG_CALLBACK: the request line is complete. Makes the request. */
+/* libmicrohttpd's MHD_OPTION_URI_LOG_CALLBACK: the request line is complete. Makes the request. */
 void *srv_conn_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd);
 
 /* Between handler calls of libmicrohttpd, on the loop thread only. */

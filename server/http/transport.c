@@ -17,6 +17,23 @@ enum {
 
 /* ---- running ---- */
 
+static void on_notify(void *cls, struct MHD_Connection *mhd, void **context,
+                      enum MHD_ConnectionNotificationCode code)
+{
+    struct srv_mhd *m = cls;
+    struct srv_conn *c = code == MHD_CONNECTION_NOTIFY_STARTED ? m->srv->taking : *context;
+    *context = NULL;
+    if (c && code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = c;
+        m->n_conns++;
+        c->mhd = mhd;
+        c->tls = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) != NULL;
+    } else if (c) {
+        srv_conn_close(c);
+        m->n_conns--;
+    }
+}
+
 static void on_mhd_timer(uv_timer_t *timer)
 {
     (void)timer; /* only wakes the loop: libmicrohttpd runs before it sleeps */
@@ -119,8 +136,8 @@ static struct MHD_Daemon *start_daemon(struct srv_mhd *m, const char *cert, cons
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(o->max_connections + SPARE_SLOTS), MHD_OPTION_CONNECTION_TIMEOUT, 0U, STRICTNESS,
         MHD_OPTION_URI_LOG_CALLBACK, srv_conn_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
-        srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, srv_conn_on_notify, m,
-        MHD_OPTION_ARRAY, cert ? tls : tls + 3, MHD_OPTION_END);
+        srv_exchange_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_notify, m, MHD_OPTION_ARRAY,
+        cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
 int srv_transport_renew(struct srv *s, struct tr_err *err)

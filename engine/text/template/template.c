@@ -71,13 +71,6 @@ struct tr_template *tr_template_free(struct tr_template *t)
     return NULL;
 }
 
-void tr_rendered_done(struct tr_rendered *r)
-{
-    free(r->text);
-    free(r->data);
-    *r = (struct tr_rendered){0};
-}
-
 /* Gives the name its value if the template uses it. */
 static void set(struct tpl_render *r, const char *name, size_t n, struct tpl_value v)
 {

@@ -10,6 +10,7 @@
 #define TR_ENGINE_TEXT_TEMPLATE_TEMPLATE_H
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "config/base.h"
 #include "config/err.h"
@@ -49,7 +50,14 @@ struct tr_rendered {
     size_t n_data;
     bool opens_reasoning; /* it ends with the opening tag of the answer's reasoning */
 };
-void tr_rendered_done(struct tr_rendered *r); /* leaves an empty one */
+
+/* Leaves an empty one. */
+static inline void tr_rendered_done(struct tr_rendered *r)
+{
+    free(r->text);
+    free(r->data);
+    *r = (struct tr_rendered){0};
+}
 
 /* TR_EINVAL: the request's fault (param "messages": raise_exception; "messages[i]...": a malformed
  * message) or the template's (a type error, a limit). */

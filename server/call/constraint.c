@@ -207,7 +207,7 @@ int srv_constraint_read(struct tr_grammar **ret, const struct srv_call *c, struc
                        "tools: a constrained answer has no calls; send tool_choice \"none\"");
     if (r == 0 && m.made)
         *ret = m.made;
-    else
+    else if (m.made)
         tr_grammar_unref(m.made);
     return r;
 }

@@ -37,7 +37,8 @@ static int take_id(const struct tr_json *v, const struct tr_tokenizer *t, int32_
     return 0;
 }
 
-/* An ascending list, owned by the caller; *ret stays NULL if the field was not given. */
+/* An ascending list, owned by the caller; *ret stays NULL if the field was not given. max 0: as
+ * many as there are tokens. */
 static int take_ids(const struct tr_json *v, const struct tr_tokenizer *t, size_t max,
                     int32_t **ret, int *ret_n, struct tr_err *err)
 {
@@ -47,6 +48,8 @@ static int take_ids(const struct tr_json *v, const struct tr_tokenizer *t, size_
     if (r < 0)
         return r;
     size_t n = tr_json_size(v);
+    if (max == 0)
+        max = (size_t)tr_tokenizer_size(t);
     if (n > max)
         return tr_json_fail(v, err, "more than %zu ids", max);
     int32_t *ids = malloc(TR_MAX(n, 1) * sizeof *ids);
@@ -207,12 +210,11 @@ static int fill_sampling(struct tr_job *job, const struct srv_params *p,
     s->frequency_penalty = (float)p->frequency_penalty;
     s->repetition_penalty = (float)p->repetition_penalty;
     s->n_logprobs = (int)p->logprobs;
-    size_t vocab = (size_t)tr_tokenizer_size(x->tokenizer);
     int r = tr_json_given(&p->seed) ? tr_json_as_word(&p->seed, &s->seed, err) : 0;
     if (r == 0)
         r = take_bias(s, &p->logit_bias, x->tokenizer, err);
     if (r == 0)
-        r = take_ids(&p->allowed_token_ids, x->tokenizer, vocab, &s->allowed, &s->n_allowed, err);
+        r = take_ids(&p->allowed_token_ids, x->tokenizer, 0, &s->allowed, &s->n_allowed, err);
     if (r == 0 && s->allowed && s->n_allowed == 0)
         r = tr_json_fail(&p->allowed_token_ids, err, "an empty list allows nothing");
     if (r == 0)

@@ -16,9 +16,9 @@ static void on_event(void *arg, const struct tr_event *event)
     if (event->kind == TR_EVENT_DONE) {
         a->finish = event->finish;
         a->usage = *event->usage;
-        a->n_open--;
+        if (--a->n_open == 0)
+            pthread_cond_signal(&a->changed);
     }
-    pthread_cond_signal(&a->changed);
     pthread_mutex_unlock(&a->mutex);
 }
 

@@ -10,7 +10,9 @@
 /* What jobs leave behind, from the engine's thread to the main thread; begins as SRV_ASK_INIT. */
 struct srv_ask {
     pthread_mutex_t mutex;  /* guards all of this, and what on_event writes */
-    pthread_cond_t changed; /* after every event */
+    /* Once no job is open, and when on_event says so: who wakes takes a processor from the compute
+     * threads. */
+    pthread_cond_t changed;
     int n_open;             /* jobs submitted that have not ended */
     enum tr_finish finish;  /* of the job that ended last, as is usage */
     struct tr_usage usage;

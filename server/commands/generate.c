@@ -29,8 +29,10 @@ struct queue {
 static void on_event(void *arg, const struct tr_event *event)
 {
     struct queue *q = arg;
-    if (event->kind == TR_EVENT_TOKEN)
+    if (event->kind == TR_EVENT_TOKEN) {
         q->ids[q->n++] = event->token;
+        pthread_cond_signal(&q->ask.changed);
+    }
 }
 
 /* The prompt: the argument, or all of standard input. */

@@ -214,7 +214,7 @@ static void fail(struct loader *l, const struct tr_err *err)
     atomic_store(&l->failed, true);
 }
 
-static void load_chunks(struct loader *l, struct scratch *sc, int tid, int n_threads)
+static void load_chunks(struct loader *l, struct scratch *sc, const struct tr_pool_part *part)
 {
     while (!atomic_load(&l->failed)) {
         size_t i = atomic_fetch_add(&l->next, 1);
@@ -224,18 +224,18 @@ static void load_chunks(struct loader *l, struct scratch *sc, int tid, int n_thr
         struct tr_err err;
         /* Lets the disk fetch a chunk while others are being packed. The kernel's own reading ahead
          * is made for one reader of a file. */
-        if (i + (size_t)n_threads < l->n)
-            advise(l, &l->chunks[l->order[i + (size_t)n_threads]], POSIX_FADV_WILLNEED);
+        if (i + (size_t)part->n < l->n)
+            advise(l, &l->chunks[l->order[i + (size_t)part->n]], POSIX_FADV_WILLNEED);
         if (load_chunk(l, c, sc, &err))
             fail(l, &err);
         uint64_t bytes = tr__slot_file_bytes(c->slot, c->rows);
         uint64_t done = atomic_fetch_add(&l->done, bytes) + bytes;
-        if (tid == 0 && l->options->progress)
+        if (part->tid == 0 && l->options->progress)
             l->options->progress(l->options->progress_arg, done, l->total);
     }
 }
 
-static void work(void *arg, int tid, int n_threads)
+static void work(void *arg, const struct tr_pool_part *part)
 {
     struct loader *l = arg;
     struct scratch sc = {.file = malloc(l->max_file),
@@ -243,7 +243,7 @@ static void work(void *arg, int tid, int n_threads)
                          .row = malloc((size_t)l->max_k * sizeof *sc.row),
                          .back = malloc((size_t)l->max_k * sizeof *sc.back)};
     if (sc.file && sc.converted && sc.row && sc.back) {
-        load_chunks(l, &sc, tid, n_threads);
+        load_chunks(l, &sc, part);
     } else {
         struct tr_err err;
         tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");

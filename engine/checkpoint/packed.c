@@ -138,10 +138,9 @@ static bool fetch(const struct pass *p, uint64_t at, uint64_t bytes)
     return !p->file || tr__file_read(p->file, HEADER + at, p->arena + at, bytes, NULL) == 0;
 }
 
-static void pass_work(void *arg, int tid, int n_threads)
+static void pass_work(void *arg, const struct tr_pool_part *part)
 {
     struct pass *p = arg;
-    (void)n_threads;
     for (size_t i; !atomic_load(&p->failed) && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
         uint64_t at = (uint64_t)i * CHUNK, bytes = TR_MIN((uint64_t)CHUNK, p->bytes - at);
         if ((p->stop && atomic_load(p->stop)) || !fetch(p, at, bytes)) {
@@ -150,7 +149,7 @@ static void pass_work(void *arg, int tid, int n_threads)
         }
         p->hashes[i] = tr_hash(p->arena + at, bytes);
         uint64_t done = atomic_fetch_add(&p->done, bytes) + bytes;
-        if (tid == 0 && p->progress)
+        if (part->tid == 0 && p->progress)
             p->progress(p->progress_arg, done, p->bytes);
     }
 }
@@ -167,7 +166,7 @@ static int checksum(struct pass *p, struct tr_pool *pool, struct tr_hash values,
     if (pool)
         tr_pool_run(pool, pass_work, p);
     else
-        pass_work(p, 0, 1);
+        pass_work(p, &(struct tr_pool_part){.n = 1});
     *ret = tr_hash_link(values, p->hashes, p->n * sizeof *p->hashes);
     free(p->hashes);
     return p->failed ? tr_err_set(err, TR_EIO, NULL, "damaged (can't be read)") : 0;

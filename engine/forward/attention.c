@@ -70,56 +70,60 @@ static void attend_tile(const struct worker *w, const struct tr_layer *l, int la
     }
 }
 
-/*
- * A thread that has whole KV heads stores their keys and reads them without waiting for the others.
- * Otherwise all keys are stored first, and (tile, head) pairs are handed out.
- */
-static void attend(const struct worker *w, const struct tr_layer *l, int layer)
+void tr__project_heads(const struct worker *w)
 {
     struct tr_forward *f = w->f;
-    int heads = f->config->n_kv_heads;
-    int units = f->n_tiles * heads;
-    if (heads % w->n_threads == 0) {
-        for (int head = w->tid; head < heads; head += w->n_threads) {
-            for (int t = 0; t < f->n_tiles; t++)
-                store_tile(w, l, layer, &f->tiles[t], head);
-            for (int t = 0; t < f->n_tiles; t++)
-                attend_tile(w, l, layer, &f->tiles[t], head);
-        }
-        return;
-    }
-    for (int unit = w->tid; unit < units; unit += w->n_threads)
-        store_tile(w, l, layer, &f->tiles[unit / heads], unit % heads);
-    sync_threads(w);
-    for (;;) {
-        int unit = atomic_fetch_add_explicit(&f->tickets[layer][0], 1, memory_order_relaxed);
-        if (unit >= units)
-            return;
-        attend_tile(w, l, layer, &f->tiles[unit / heads], unit % heads);
-    }
-}
-
-void tr__attention(const struct worker *w, const struct tr_layer *l, int layer)
-{
-    struct tr_forward *f = w->f;
-    int group = f->config->n_heads / f->config->n_kv_heads;
-    unsigned forms = tr_wtype_form(l->o.type);
-
+    const struct tr_layer *l = layer_of(w);
     project(w, &l->q, &f->h, f->q, f->sq);
     project(w, &l->k, &f->h, f->k, f->sk);
     project(w, &l->v, &f->h, f->v, f->sk);
     project(w, &l->gate, &f->h, f->z, f->sq);
     warm(w, &l->o);
-    sync_threads(w);
-    attend(w, l, layer);
-    sync_threads(w);
-    if (group * f->config->head_dim % CUT != 0 && forms != TR_FORM_F32) { /* heads share a cut */
-        int begin;
-        int end;
-        share(w, f->n_rows, &begin, &end);
-        for (int r = begin; r < end; r++)
-            tr_rows_prepare(f->kn, &f->o, r, forms);
-        sync_threads(w);
+}
+
+/* Where parts have whole KV heads, they need not wait for the others' keys. */
+void tr__attend_heads(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    for (int head = w->part; head < f->config->n_kv_heads; head += w->n_parts) {
+        for (int t = 0; t < f->n_tiles; t++)
+            store_tile(w, layer_of(w), f->layer, &f->tiles[t], head);
+        for (int t = 0; t < f->n_tiles; t++)
+            attend_tile(w, layer_of(w), f->layer, &f->tiles[t], head);
     }
-    project(w, &l->o, &f->o, f->branch, f->sd);
+}
+
+/* Otherwise all keys are stored first, and (tile, head) pairs are handed out. */
+void tr__store_keys(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    int heads = f->config->n_kv_heads;
+    for (int unit = w->part; unit < f->n_tiles * heads; unit += w->n_parts)
+        store_tile(w, layer_of(w), f->layer, &f->tiles[unit / heads], unit % heads);
+}
+
+void tr__attend_tiles(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    int heads = f->config->n_kv_heads;
+    for (int unit; (unit = take_ticket(w)) < f->n_tiles * heads;)
+        attend_tile(w, layer_of(w), f->layer, &f->tiles[unit / heads], unit % heads);
+}
+
+/* For heads that share a cut. */
+void tr__prepare_heads(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    int begin;
+    int end;
+    share(w, f->n_rows, &begin, &end);
+    for (int r = begin; r < end; r++)
+        tr_rows_prepare(f->kn, &f->o, r, tr_wtype_form(layer_of(w)->o.type));
+}
+
+void tr__project_out(const struct worker *w)
+{
+    const struct tr_layer *l = layer_of(w);
+    project(w, &l->o, &w->f->o, w->f->branch, w->f->sd);
+    warm(w, &l->mlp.gate);
 }

@@ -1,8 +1,9 @@
 /*
  * The AFMoE forward pass over a batch (transformers' AfmoeForCausalLM).
  *
- * All compute threads run the same code; a phase works on rows or on output columns, and
- * sync_threads separates phases. A row's numbers never depend on the other rows.
+ * A step is a sequence of phases, each cut into parts by rows or by output columns; the compute
+ * threads share the parts of one before they go on to the next. A row's numbers never depend on the
+ * other rows, nor on how phases are cut.
  */
 #include "engine/forward/forward_internal.h"
 
@@ -76,41 +77,28 @@ static void close_branch(const struct worker *w, const float *branch_norm, const
     }
 }
 
-static void show_layer(const struct worker *w, int layer)
+static void close_attention(const struct worker *w)
 {
-    struct tr_forward *f = w->f;
-    if (f->probe.layer && w->tid == 0)
-        for (int r = 0; r < f->n_rows; r++)
-            f->probe.layer(f->probe.arg, layer, r, f->x + (size_t)r * f->sd,
-                           f->z + (size_t)r * f->sq);
-    if (f->probe.layer)
-        sync_threads(w);
+    const struct tr_layer *l = layer_of(w);
+    close_branch(w, l->post_attn_norm, l->pre_mlp_norm, mlp_forms(l));
 }
 
-/* One layer: h = RMS(x; input_norm) on entry, and for the next layer on exit. */
-static void run_layer(const struct worker *w, int i)
+static void close_mlp(const struct worker *w)
 {
-    const struct tr_weights *weights = w->f->weights;
-    const struct tr_layer *l = &weights->layers[i];
-    const struct tr_layer *next = i + 1 < weights->config.n_layers ? l + 1 : NULL;
+    const struct tr_layer *l = layer_of(w);
+    bool last = w->f->layer + 1 == w->f->config->n_layers;
+    if (l->experts)
+        tr__combine(w);
+    close_branch(w, l->post_mlp_norm, last ? NULL : l[1].input_norm,
+                 last ? 0 : attention_forms(&l[1]));
+}
 
-    tr__attention(w, l, i);
-    warm(w, &l->mlp.gate);
-    sync_threads(w);
-    close_branch(w, l->post_attn_norm, l->pre_mlp_norm, mlp_forms(l));
-    sync_threads(w);
-    if (l->experts)
-        tr__moe(w, l, i);
-    else
-        tr__dense_mlp(w, l);
-    warm(w, next ? &next->q : &weights->head);
-    sync_threads(w);
-    if (l->experts)
-        tr__combine(w, l);
-    close_branch(w, l->post_mlp_norm, next ? next->input_norm : NULL,
-                 next ? attention_forms(next) : 0);
-    sync_threads(w);
-    show_layer(w, i);
+static void show_layer(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    for (int r = 0; r < f->n_rows; r++)
+        f->probe.layer(f->probe.arg, f->layer, r, f->x + (size_t)r * f->sd,
+                       f->z + (size_t)r * f->sq);
 }
 
 /* The rows that want logits, normed for the head. */
@@ -128,18 +116,140 @@ static void final_norm(const struct worker *w)
     }
 }
 
-static void run_step(void *arg, int tid, int n_threads)
+static void begin_step(const struct worker *w)
+{
+    embed(w);
+    norm_rows(w, layer_of(w)->input_norm, attention_forms(layer_of(w)));
+}
+
+/* ---- phases ---- */
+
+static bool has_whole_heads(const struct tr_forward *f)
+{
+    return f->config->n_kv_heads % f->n_parts == 0;
+}
+
+static bool has_no_whole_heads(const struct tr_forward *f)
+{
+    return !has_whole_heads(f);
+}
+
+static bool heads_share_a_cut(const struct tr_forward *f)
+{
+    const struct tr_model_config *c = f->config;
+    return c->n_heads / c->n_kv_heads * c->head_dim % CUT != 0 &&
+           tr_wtype_form(f->weights->layers[f->layer].o.type) != TR_FORM_F32;
+}
+
+static bool has_experts(const struct tr_forward *f)
+{
+    return f->weights->layers[f->layer].experts;
+}
+
+static bool is_dense(const struct tr_forward *f)
+{
+    return !has_experts(f);
+}
+
+static bool has_few_rows(const struct tr_forward *f)
+{
+    return has_experts(f) && tr__experts_are_shared(f);
+}
+
+static bool has_many_rows(const struct tr_forward *f)
+{
+    return has_experts(f) && !tr__experts_are_shared(f);
+}
+
+static bool is_probed(const struct tr_forward *f)
+{
+    return f->probe.layer;
+}
+
+/* How a phase is cut. A cut costs a wait for all parts, so work by rows is not worth it for a few
+ * short ones: then it belongs to what one thread does between two phases. */
+enum cut { BY_COLUMNS, BY_ROWS, UNCUT };
+
+struct phase {
+    void (*work)(const struct worker *w);
+    enum cut cut;
+    bool (*wanted)(const struct tr_forward *f); /* NULL: always */
+};
+
+/* A layer: h = RMS(x; input_norm) on entry, and for the next layer on exit. */
+static const struct phase layer_phases[] = {
+    {tr__project_heads, BY_COLUMNS, NULL},
+    {tr__attend_heads, BY_COLUMNS, has_whole_heads},
+    {tr__store_keys, BY_ROWS, has_no_whole_heads},
+    {tr__attend_tiles, BY_COLUMNS, has_no_whole_heads},
+    {tr__prepare_heads, BY_ROWS, heads_share_a_cut},
+    {tr__project_out, BY_COLUMNS, NULL},
+    {close_attention, BY_ROWS, NULL},
+
+    {tr__dense_up, BY_COLUMNS, is_dense},
+    {tr__dense_act, BY_ROWS, is_dense},
+    {tr__dense_down, BY_COLUMNS, is_dense},
+
+    {tr__route, BY_COLUMNS, has_experts},
+    {tr__choose, BY_ROWS, has_experts},
+    {tr__group, UNCUT, has_experts},
+    {tr__few_experts_up, BY_COLUMNS, has_few_rows},
+    {tr__few_experts_down, BY_COLUMNS, has_few_rows},
+    {tr__experts, BY_COLUMNS, has_many_rows},
+
+    {close_mlp, BY_ROWS, NULL},
+    {show_layer, UNCUT, is_probed},
+};
+
+static const struct phase first_phase = {begin_step, BY_ROWS, NULL};
+static const struct phase last_phase = {final_norm, BY_ROWS, NULL};
+
+/* The next phase of the step; NULL: it has ended. */
+static const struct phase *step_on(struct tr_forward *f)
+{
+    if (f->phase < 0) {
+        f->phase = 0;
+        return &first_phase;
+    }
+    for (; f->layer < f->config->n_layers; f->layer++, f->phase = 0)
+        while (f->phase < (int)TR_ARRAY_LEN(layer_phases)) {
+            const struct phase *p = &layer_phases[f->phase++];
+            if (!p->wanted || p->wanted(f))
+                return p;
+        }
+    return f->layer++ == f->config->n_layers ? &last_phase : NULL;
+}
+
+static bool is_cut(const struct tr_forward *f, enum cut cut)
+{
+    enum { SHORT = 1024 }; /* floats */
+    bool is_short = f->n_rows == 1 || f->n_rows * f->config->hidden_size <= SHORT;
+    return f->n_parts > 1 && (cut == BY_COLUMNS || (cut == BY_ROWS && !is_short));
+}
+
+static void run_part(void *arg, const struct tr_pool_part *part)
 {
     struct tr_forward *f = arg;
-    struct worker *w = &f->workers[tid];
-    w->n_threads = n_threads;
-    tr_fp_enter();
-    embed(w);
-    norm_rows(w, f->weights->layers[0].input_norm, attention_forms(&f->weights->layers[0]));
-    sync_threads(w);
-    for (int i = 0; i < f->config->n_layers; i++)
-        run_layer(w, i);
-    final_norm(w);
+    struct worker *w = &f->workers[part->tid];
+    w->part = part->i;
+    w->n_parts = part->n;
+    f->work(w);
+}
+
+/* Does what needs no other thread, up to the next phase that is cut. */
+static tr_pool_fn next_phase(void *arg, int tid)
+{
+    struct tr_forward *f = arg;
+    for (;;) {
+        const struct phase *p = step_on(f);
+        if (!p)
+            return NULL;
+        f->work = p->work;
+        atomic_store_explicit(f->ticket, 0, memory_order_relaxed);
+        if (is_cut(f, p->cut))
+            return run_part;
+        run_part(f, &(struct tr_pool_part){.tid = tid, .n = 1});
+    }
 }
 
 static void flatten(struct tr_forward *f, const struct tr_batch *batch)
@@ -160,16 +270,16 @@ static void flatten(struct tr_forward *f, const struct tr_batch *batch)
                                                    .pos0 = span->pos0 + i};
         f->n_rows += span->n;
     }
-    for (int i = 0; i < f->config->n_layers; i++)
-        for (int t = 0; t < TICKETS; t++)
-            atomic_store_explicit(&f->tickets[i][t], 0, memory_order_relaxed);
+    f->layer = 0;
+    f->phase = -1;
 }
 
 void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret_head_rows)
 {
     flatten(f, batch);
+    f->n_parts = tr_pool_parts(f->pool);
     if (f->n_rows)
-        tr_pool_run(f->pool, run_step, f);
+        tr_pool_run_phases(f->pool, next_phase, f);
     *ret_head_rows = f->n_head_rows;
 }
 

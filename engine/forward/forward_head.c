@@ -74,15 +74,14 @@ static void sort_rows(struct tr_forward *f, int first, int n, const struct tr_he
                      tr_wtype_form(f->weights->head.type));
 }
 
-static void run_head(void *arg, int tid, int n_threads)
+static void run_head(void *arg, const struct tr_pool_part *part)
 {
     struct tr_forward *f = arg;
-    const struct worker *w = &f->workers[tid];
+    const struct worker *w = &f->workers[part->tid];
     const struct tr_matrix *head = &f->weights->head;
-    tr_fp_enter();
-    tr_matmul(f->kn, head, &f->whole, f->n_whole, f->logits, f->sv, tid, n_threads, w->matmul);
-    int i = (int)((int64_t)f->n_pieces * tid / n_threads);
-    int end = (int)((int64_t)f->n_pieces * (tid + 1) / n_threads);
+    tr_matmul(f->kn, head, &f->whole, f->n_whole, f->logits, f->sv, part->i, part->n, w->matmul);
+    int i = (int)((int64_t)f->n_pieces * part->i / part->n);
+    int end = (int)((int64_t)f->n_pieces * (part->i + 1) / part->n);
     while (i < end) {
         const struct piece *p = &f->pieces[i];
         int k = 1;

@@ -10,8 +10,7 @@ enum {
     TILE_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
     EXPERT_ROWS = 64, /* rows that go through an expert at a time: bounds the thread's scratch */
     FEW_ROWS = 8,     /* up to here threads share every expert instead of taking whole ones */
-    CUT = 64,         /* columns that a row's forms can be prepared by */
-    TICKETS = 2       /* phases of a layer whose work is handed out dynamically */
+    CUT = 64          /* columns that a row's forms can be prepared by */
 };
 
 /* Consecutive rows of one span. */
@@ -28,10 +27,10 @@ struct piece {
     int unit;
 };
 
-/* One compute thread's view of the step and its own scratch. */
+/* One compute thread's view of the step, and its own scratch. */
 struct worker {
-    struct tr_forward *f;
-    int tid, n_threads;
+    _Alignas(128) struct tr_forward *f;
+    int part, n_parts;  /* of the phase, that it computes now */
     void *matmul;       /* tr_matmul_scratch */
     void *attend;       /* tr_kv_attend_scratch */
     float *q, *o;       /* one tile and KV head: [TILE_TOKENS][group][head_dim] */
@@ -62,7 +61,12 @@ struct tr_forward {
     int64_t *positions; /* [max_rows] */
     int *head_row;      /* [max_rows]: rows that want logits */
     int n_head_rows;
-    atomic_int (*tickets)[TICKETS]; /* [n_layers] */
+
+    /* Where the step is; set between phases. */
+    int n_parts;      /* of a phase that is cut */
+    int layer, phase; /* of the layer's phases, the next one */
+    void (*work)(const struct worker *w);
+    atomic_int *ticket; /* for phases that hand out work as it is asked for; alone on its line */
 
     /* Activations, a row per token. Strides in floats: tr_rows_stride of the width. */
     size_t sd, sq, sk, sm; /* hidden, heads * head_dim, kv_heads * head_dim, widest MLP */
@@ -99,28 +103,33 @@ struct tr_forward {
     int *piece_row;  /* [max_head_rows]: of a row of logits, the row of `final` */
 };
 
-/* This thread's share [*begin, *end) of n items. */
+static inline const struct tr_layer *layer_of(const struct worker *w)
+{
+    return &w->f->weights->layers[w->f->layer];
+}
+
+/* This part's share [*begin, *end) of n items. */
 static inline void share(const struct worker *w, int n, int *begin, int *end)
 {
-    *begin = (int)((int64_t)n * w->tid / w->n_threads);
-    *end = (int)((int64_t)n * (w->tid + 1) / w->n_threads);
+    *begin = (int)((int64_t)n * w->part / w->n_parts);
+    *end = (int)((int64_t)n * (w->part + 1) / w->n_parts);
 }
 
-static inline void sync_threads(const struct worker *w)
+static inline int take_ticket(const struct worker *w)
 {
-    tr_pool_barrier(w->f->pool);
+    return atomic_fetch_add_explicit(w->f->ticket, 1, memory_order_relaxed);
 }
 
-/* y = W x for all rows of the batch; this thread's columns. */
+/* y = W x for all rows of the batch; this part's columns. */
 static inline void project(const struct worker *w, const struct tr_matrix *m,
                            const struct tr_rows *x, float *y, size_t ldy)
 {
-    tr_matmul(w->f->kn, m, x, w->f->n_rows, y, ldy, w->tid, w->n_threads, w->matmul);
+    tr_matmul(w->f->kn, m, x, w->f->n_rows, y, ldy, w->part, w->n_parts, w->matmul);
 }
 
 static inline void warm(const struct worker *w, const struct tr_matrix *m)
 {
-    tr_matmul_warm(m, w->tid, w->n_threads);
+    tr_matmul_warm(m, w->part, w->n_parts);
 }
 
 /* Fills the forms of columns [begin, end) of a row from its f32; begin is a multiple of CUT, and so
@@ -136,12 +145,28 @@ static inline void prepare_columns(const struct worker *w, const struct tr_rows 
                            v.q8_sum + begin / 32);
 }
 
-/* attention.c: h -> branch. Ends without a barrier. */
-void tr__attention(const struct worker *w, const struct tr_layer *l, int layer);
-/* mlp.c: h -> branch, for the first layers and for those with experts. End without a barrier; after
- * it, tr__combine makes the branch of this thread's rows from what tr__moe left. */
-void tr__dense_mlp(const struct worker *w, const struct tr_layer *l);
-void tr__moe(const struct worker *w, const struct tr_layer *l, int layer);
-void tr__combine(const struct worker *w, const struct tr_layer *l);
+/* Phases of a layer, for one part each; who is called when stands in forward.c. */
+
+/* attention.c: h -> branch */
+void tr__project_heads(const struct worker *w);
+void tr__attend_heads(const struct worker *w); /* keys stored and read, by KV heads */
+void tr__store_keys(const struct worker *w);
+void tr__attend_tiles(const struct worker *w);
+void tr__prepare_heads(const struct worker *w);
+void tr__project_out(const struct worker *w);
+
+/* mlp.c: h -> branch. tr__combine makes the branch of this part's rows from what the experts
+ * left. */
+void tr__dense_up(const struct worker *w);
+void tr__dense_act(const struct worker *w);
+void tr__dense_down(const struct worker *w);
+void tr__route(const struct worker *w);
+void tr__choose(const struct worker *w);
+void tr__group(const struct worker *w); /* undivided */
+void tr__experts(const struct worker *w);
+bool tr__experts_are_shared(const struct tr_forward *f);
+void tr__few_experts_up(const struct worker *w);
+void tr__few_experts_down(const struct worker *w);
+void tr__combine(const struct worker *w);
 
 #endif

@@ -71,11 +71,11 @@ static void lay_out(struct tr_forward *f, struct arena *a, int n_threads)
     f->se = (size_t)tr_rows_stride(c->n_experts);
     f->sv = (size_t)tr_rows_stride(c->vocab_size);
 
+    f->ticket = take(a, 1, sizeof *f->ticket);
     f->tiles = take(a, rows, sizeof *f->tiles);
     f->tokens = take(a, rows, sizeof *f->tokens);
     f->positions = take(a, rows, sizeof *f->positions);
     f->head_row = take(a, rows, sizeof *f->head_row);
-    f->tickets = take(a, (size_t)c->n_layers, sizeof *f->tickets);
     f->rope_table = take(a, rows * (size_t)c->head_dim, sizeof *f->rope_table);
     f->x = take(a, rows * f->sd, sizeof *f->x);
     take_rows(a, &f->h, rows, c->hidden_size);
@@ -110,7 +110,7 @@ static void lay_out(struct tr_forward *f, struct arena *a, int n_threads)
     for (int t = 0; t < n_threads; t++) {
         struct worker counted;
         struct worker *w = a->base ? &f->workers[t] : &counted;
-        *w = (struct worker){.f = f, .tid = t, .n_threads = n_threads};
+        *w = (struct worker){.f = f};
         lay_out_worker(f, a, w);
     }
 }

@@ -36,24 +36,45 @@ static void project_down(const struct worker *w, const struct tr_mlp *mlp)
     project(w, &mlp->down, &act, w->f->branch, w->f->sd);
 }
 
-void tr__dense_mlp(const struct worker *w, const struct tr_layer *l)
+static void project_up(const struct worker *w, const struct tr_mlp *mlp)
 {
     struct tr_forward *f = w->f;
-    project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
-    project(w, &l->mlp.up, &f->h, f->up, f->sm);
-    warm(w, &l->mlp.down);
-    sync_threads(w);
-    int begin;
-    int end;
-    share(w, f->n_rows, &begin, &end);
-    swiglu_rows(w, &l->mlp, begin, end);
-    sync_threads(w);
-    project_down(w, &l->mlp);
+    project(w, &mlp->gate, &f->h, f->gate, f->sm);
+    project(w, &mlp->up, &f->h, f->up, f->sm);
+    warm(w, &mlp->down);
 }
 
-static void route(const struct worker *w, const struct tr_layer *l)
+/* What is read first behind the layer. */
+static void warm_next(const struct worker *w)
+{
+    const struct tr_weights *weights = w->f->weights;
+    warm(w, w->f->layer + 1 < weights->config.n_layers ? &layer_of(w)[1].q : &weights->head);
+}
+
+void tr__dense_up(const struct worker *w)
+{
+    project_up(w, &layer_of(w)->mlp);
+}
+
+void tr__dense_act(const struct worker *w)
+{
+    int begin;
+    int end;
+    share(w, w->f->n_rows, &begin, &end);
+    swiglu_rows(w, &layer_of(w)->mlp, begin, end);
+}
+
+void tr__dense_down(const struct worker *w)
+{
+    project_down(w, &layer_of(w)->mlp);
+    warm_next(w);
+}
+
+/* Router and, beside it, the shared expert's first half. */
+void tr__route(const struct worker *w)
 {
     struct tr_forward *f = w->f;
+    const struct tr_layer *l = layer_of(w);
     int begin;
     int end;
     share(w, f->config->n_experts, &begin, &end);
@@ -63,6 +84,8 @@ static void route(const struct worker *w, const struct tr_layer *l)
     else
         f->kn->router_f32(l->router_f32, f->config->hidden_size, begin, end, f->h.f32, f->sd,
                           f->n_rows, f->scores, f->se);
+    if (l->mlp.gate.n)
+        project_up(w, &l->mlp);
 }
 
 /* The k best experts of a row and their weights, by falling biased score. */
@@ -100,9 +123,24 @@ static void choose(const struct tr_forward *f, const struct tr_layer *l, int row
     }
 }
 
-/* Slots by expert, rows ascending within one: counting sort of (row, rank). */
-static void group_rows(struct tr_forward *f, const struct tr_layer *l)
+/* Experts of this part's rows, and the shared one's SwiGLU. */
+void tr__choose(const struct worker *w)
 {
+    const struct tr_layer *l = layer_of(w);
+    int begin;
+    int end;
+    share(w, w->f->n_rows, &begin, &end);
+    for (int r = begin; r < end; r++)
+        choose(w->f, l, r);
+    if (l->mlp.gate.n)
+        swiglu_rows(w, &l->mlp, begin, end);
+}
+
+/* Slots by expert, rows ascending within one: counting sort of (row, rank). */
+void tr__group(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    const struct tr_layer *l = layer_of(w);
     int n = f->n_rows * f->config->n_active;
     int *begin = f->expert_begin;
     memset(begin, 0, ((size_t)f->config->n_experts + 1) * sizeof *begin);
@@ -188,21 +226,28 @@ static void run_expert(const struct worker *w, const struct tr_mlp *e, int begin
     }
 }
 
-static void run_experts(const struct worker *w, const struct tr_layer *l, int layer)
+/* The shared expert's second half, then whole experts as they are asked for. */
+void tr__experts(const struct worker *w)
 {
     struct tr_forward *f = w->f;
-    atomic_int *ticket = &f->tickets[layer][1];
+    const struct tr_layer *l = layer_of(w);
     int n = f->config->n_experts;
-    for (;;) {
-        int e = atomic_fetch_add_explicit(ticket, 1, memory_order_relaxed);
-        if (e >= n)
-            return;
+    if (l->mlp.gate.n)
+        project_down(w, &l->mlp);
+    for (int e; (e = take_ticket(w)) < n;) {
         if (f->expert_begin[e] == f->expert_begin[e + 1])
             continue;
-        int after = next_chosen(f, atomic_load_explicit(ticket, memory_order_relaxed));
+        int after = next_chosen(f, atomic_load_explicit(f->ticket, memory_order_relaxed));
         run_expert(w, &l->experts[e], f->expert_begin[e], f->expert_begin[e + 1],
                    after < n ? &l->experts[after].gate : NULL);
     }
+    warm_next(w);
+}
+
+/* Few rows: every part has its columns of each chosen expert, balanced however few there are. */
+bool tr__experts_are_shared(const struct tr_forward *f)
+{
+    return f->n_rows <= FEW_ROWS && f->n_parts > 1 && f->weights->layers[f->layer].expert_panels;
 }
 
 /* Columns [c0, c1) of a panel matrix, c0 a multiple of 16. */
@@ -212,10 +257,11 @@ static void project_columns(const struct worker *w, const struct tr_matrix *m,
     w->f->kn->gemm[m->type](m->data, m->k, c0 / 16, TR_CEIL_DIV(c1, 16), x, rows, y, ldy);
 }
 
-/* All chosen experts, every thread taking its columns of each: balanced however few there are. */
-static void share_experts(const struct worker *w, const struct tr_layer *l)
+/* The shared expert's second half, and the others' first. */
+void tr__few_experts_up(const struct worker *w)
 {
     struct tr_forward *f = w->f;
+    const struct tr_layer *l = layer_of(w);
     int columns = f->config->expert_width;
     size_t width = (size_t)tr_rows_stride(columns);
     int c0;
@@ -223,6 +269,8 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
     share(w, TR_CEIL_DIV(columns, CUT), &c0, &c1);
     c0 *= CUT;
     c1 = TR_MIN(c1 * CUT, columns);
+    if (l->mlp.gate.n)
+        project_down(w, &l->mlp);
     int n = f->config->n_experts;
     int first = next_chosen(f, 0);
     for (int e = first, after; e < n && c0 < c1; e = after) {
@@ -247,8 +295,14 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
             prepare_columns(w, &f->few_act, begin + i, c0, c1, tr_wtype_form(expert->down.type));
         }
     }
-    sync_threads(w);
-    for (int e = first, after; e < n; e = after) {
+}
+
+void tr__few_experts_down(const struct worker *w)
+{
+    struct tr_forward *f = w->f;
+    const struct tr_layer *l = layer_of(w);
+    int n = f->config->n_experts;
+    for (int e = next_chosen(f, 0), after; e < n; e = after) {
         int begin = f->expert_begin[e];
         int m = f->expert_begin[e + 1] - begin;
         struct tr_rows act = tr_rows_at(&f->few_act, begin);
@@ -256,14 +310,16 @@ static void share_experts(const struct worker *w, const struct tr_layer *l)
         if (after < n)
             warm(w, &l->experts[after].down);
         tr_matmul(f->kn, &l->experts[e].down, &act, m, f->slots + (size_t)begin * f->sd, f->sd,
-                  w->tid, w->n_threads, w->matmul);
+                  w->part, w->n_parts, w->matmul);
     }
+    warm_next(w);
 }
 
-/* branch = shared + sum over ranks of weight * slot, for this thread's rows. */
-void tr__combine(const struct worker *w, const struct tr_layer *l)
+/* branch = shared + sum over ranks of weight * slot, for this part's rows. */
+void tr__combine(const struct worker *w)
 {
     struct tr_forward *f = w->f;
+    const struct tr_layer *l = layer_of(w);
     const struct tr_model_config *c = f->config;
     int begin;
     int end;
@@ -278,48 +334,4 @@ void tr__combine(const struct worker *w, const struct tr_layer *l)
             results[rank] = f->slots + (size_t)f->slot[first + rank] * f->sd;
         f->kn->combine(f->chosen_weight + first, results, c->n_active, y, c->hidden_size);
     }
-}
-
-/* Experts chosen and slots laid out; meanwhile the shared expert's SwiGLU. Few rows: one thread
- * does the former, another the latter. */
-static void choose_and_group(const struct worker *w, const struct tr_layer *l)
-{
-    struct tr_forward *f = w->f;
-    bool few = f->n_rows <= FEW_ROWS;
-    int begin = few && w->tid ? f->n_rows : 0;
-    int end = f->n_rows;
-    if (!few)
-        share(w, f->n_rows, &begin, &end);
-    for (int r = begin; r < end; r++)
-        choose(f, l, r);
-    if (!few)
-        sync_threads(w);
-    if (w->tid == 0)
-        group_rows(f, l);
-    if (few)
-        begin = w->tid == w->n_threads - 1 ? 0 : f->n_rows;
-    if (l->mlp.gate.n)
-        swiglu_rows(w, &l->mlp, begin, end);
-}
-
-void tr__moe(const struct worker *w, const struct tr_layer *l, int layer)
-{
-    struct tr_forward *f = w->f;
-    bool shared = l->mlp.gate.n > 0;
-
-    route(w, l);
-    if (shared) {
-        project(w, &l->mlp.gate, &f->h, f->gate, f->sm);
-        project(w, &l->mlp.up, &f->h, f->up, f->sm);
-        warm(w, &l->mlp.down);
-    }
-    sync_threads(w);
-    choose_and_group(w, l);
-    sync_threads(w);
-    if (shared)
-        project_down(w, &l->mlp);
-    if (f->n_rows <= FEW_ROWS && w->n_threads > 1 && l->expert_panels)
-        share_experts(w, l);
-    else
-        run_experts(w, l, layer);
 }

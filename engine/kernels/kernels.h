@@ -201,7 +201,7 @@ enum tr_form tr_wtype_form(enum tr_wtype type);
 void tr_rows_prepare(const struct tr_kernels *kn, const struct tr_rows *rows, int row,
                      unsigned forms);
 /* y[r][0..n) = W x[r] for r < m: this thread's share of the columns, cut at fixed places (tid of
- * n_threads). No barrier inside. y has ldy >= 16 * ceil(n / 16). `scratch` (tr_matmul_scratch
+ * n_threads). Waits for nobody. y has ldy >= 16 * ceil(n / 16). `scratch` (tr_matmul_scratch
  * bytes) is this thread's own. */
 void tr_matmul(const struct tr_kernels *kn, const struct tr_matrix *w, const struct tr_rows *x,
                int m, float *y, size_t ldy, int tid, int n_threads, void *scratch);
@@ -212,7 +212,7 @@ int tr_matmul_unit(enum tr_wtype type);
 void tr_matmul_units(const struct tr_kernels *kn, const struct tr_matrix *w,
                      const struct tr_rows *x, int m, float *y, size_t ldy, int u0, int u1,
                      void *scratch);
-/* Asks for the first lines of this thread's share, so that the product after the next barrier finds
+/* Asks for the first lines of this thread's share, so that the product in the next phase finds
  * its stream begun. */
 void tr_matmul_warm(const struct tr_matrix *w, int tid, int n_threads);
 

@@ -77,7 +77,7 @@ size_t tr_matmul_scratch(int max_n, int max_k)
 
 static void warm(const void *p)
 {
-    enum { LINES = 32 }; /* 2 KiB: what the memory delivers while a barrier is passed */
+    enum { LINES = 32 }; /* 2 KiB: what the memory delivers between two phases */
     for (int i = 0; i < LINES; i++)
         __builtin_prefetch((const char *)p + 64 * i, 0, 2);
 }

@@ -19,13 +19,13 @@ void tr_pace_init(struct tr_pace *p, struct tr_pool *pool, bool adapt)
 {
     int n = tr_pool_threads(pool);
     *p = (struct tr_pace){.pool = pool, .n_ways = 1, .trial = -1, .hold_ns = 0};
-    p->ways[0] = (struct tr_pace_way){n, true};
-    if (adapt && n > 1) {
-        p->ways[p->n_ways++] = (struct tr_pace_way){n, false};
+    p->ways[0] = (struct tr_pace_way){n, false};
+    if (n > 1)
+        p->ways[p->n_ways++] = (struct tr_pace_way){n, true};
+    if (adapt && n > 1)
         p->ways[p->n_ways++] = (struct tr_pace_way){1, false};
-    }
     if (adapt && n > 3)
-        p->ways[p->n_ways++] = (struct tr_pace_way){n / 2, false};
+        p->ways[p->n_ways++] = (struct tr_pace_way){n / 2, true};
 }
 
 static double speed(const struct tr_pace *p, int way)
@@ -104,7 +104,7 @@ void tr_pace_begin(struct tr_pace *p)
 {
     if (p->n_ways == 1)
         return;
-    tr_pool_set_width(p->pool, p->ways[p->way].threads, p->ways[p->way].spin);
+    tr_pool_set_mode(p->pool, p->ways[p->way].threads, p->ways[p->way].tickets);
     p->step_ns = tr_clock_ns();
 }
 

@@ -1,9 +1,10 @@
 /*
  * How many threads a step is worth on a machine that others use, too.
  *
- * A thread that has lost its processor holds the others at every barrier, so that beside busy
- * processes two threads can be a fraction of one. Bits do not depend on the number of threads: it
- * may change from step to step. While nothing takes processors away, all threads compute and spin.
+ * A thread that has lost its processor holds the others at the end of every phase, so that beside
+ * busy processes two threads can be a fraction of one. Bits depend neither on the number of threads
+ * nor on how work is handed out: both may change from step to step. While nothing takes processors
+ * away, all threads compute, each its share of every phase.
  * Once the process is switched out against its will, the ways to run a step are tried in turn, each
  * for some tens of milliseconds, and the one that does the most work a second is kept for a while:
  * longer, the longer it has stayed the best.
@@ -17,12 +18,12 @@ enum { TR_PACE_WAYS = 4 };
 
 struct tr_pace_way {
     int threads;
-    bool spin;
+    bool tickets;
 };
 
 struct tr_pace {
     struct tr_pool *pool;
-    struct tr_pace_way ways[TR_PACE_WAYS]; /* the first: all threads, spinning */
+    struct tr_pace_way ways[TR_PACE_WAYS]; /* the first: all threads, by shares */
     int n_ways;                            /* 1: nothing to choose */
     int way;                               /* of the next step */
     int best;                              /* of the last trial */
@@ -35,7 +36,8 @@ struct tr_pace {
     int64_t switches;                      /* involuntary ones of the process, when last read */
 };
 
-/* For a pool that stays open; adapt false: all its threads, always. */
+/* For a pool that stays open; adapt false: all its threads, always, and only how work is handed out
+ * changes. */
 void tr_pace_init(struct tr_pace *p, struct tr_pool *pool, bool adapt);
 /* Around a step; work: in units of any size that grow with what the step computes and reads. */
 void tr_pace_begin(struct tr_pace *p);

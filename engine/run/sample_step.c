@@ -83,16 +83,16 @@ static void score_row(struct tr_engine *e, struct tr_sampler *s, struct sample_w
     sample->top = w->top;
 }
 
-static void run_work(void *arg, int tid, int n_threads)
+static void run_work(void *arg, const struct tr_pool_part *part)
 {
     struct tr_engine *e = arg;
     tr_fp_enter();
-    for (int i = tid; i < e->n_work; i += n_threads) {
+    for (int i = part->i; i < e->n_work; i += part->n) {
         struct sample_work *w = &e->work[i];
         if (w->score_id >= 0)
-            score_row(e, e->samplers[tid], w);
+            score_row(e, e->samplers[part->tid], w);
         else
-            sample_rows(e, tid, w);
+            sample_rows(e, part->tid, w);
     }
 }
 

@@ -8,7 +8,7 @@ static const char *const checkpoints[] = {
     "plain",          "plain-bf16",     "irregular",        "wide-tied",      "gguf/bf16.gguf",
     "gguf/q8_0.gguf", "gguf/q4_0.gguf", "gguf/q4_k_m.gguf", "gguf/q6_k.gguf", "gguf/q5_k_m.gguf"};
 
-/* Chunking, page size and threads change no bit. */
+/* Chunking, page size, threads and how they are given work change no bit. */
 static void one_order(void **state)
 {
     static const int chunks[] = {1, 2, 3, 7, 8, 9, 16, 39, 40};
@@ -27,11 +27,13 @@ static void one_order(void **state)
                 struct run r;
                 run_open_golden(&r, checkpoints[n], threads[t], pages[p], TR_WEIGHTS_AUTO);
                 for (size_t c = 0; c < TR_ARRAY_LEN(chunks); c++) {
+                    bool tickets = (c + p) % 2;
+                    tr_pool_set_mode(r.pool, threads[t], tickets);
                     memset(r.logits, 0, bytes);
                     run_prefill(&r, g.prompt, g.n, chunks[c]);
                     if (memcmp(r.logits, first.logits, bytes) != 0)
-                        fail_msg("%s: chunk %d, page %d, %d threads", checkpoints[n], chunks[c],
-                                 pages[p], threads[t]);
+                        fail_msg("%s: chunk %d, page %d, %d threads%s", checkpoints[n], chunks[c],
+                                 pages[p], threads[t], tickets ? ", tickets" : "");
                 }
                 run_close(&r);
             }

@@ -104,17 +104,37 @@ static void test_long_steps(void **state)
     assert_int_equal(p.best, 2);
 }
 
+/* A fixed number of threads: only how they are given work changes. */
 static void test_fixed(void **state)
 {
     (void)state;
     struct tr_pace p;
+    double switches = 0.0;
+    const struct machine busy = {{20 * MS, 1 * MS}, 300.0};
     tr_pace_init(&p, pool, false);
-    assert_int_equal(p.n_ways, 1);
+    assert_int_equal(p.n_ways, 2);
+    for (int i = 0; i < p.n_ways; i++)
+        assert_int_equal(p.ways[i].threads, 4);
+    run(&p, &busy, 2000 * (int64_t)MS, &switches);
+    assert_int_equal(p.best, 1);
     for (int i = 0; i < 10; i++) {
         tr_pace_begin(&p);
+        assert_true(tr_pool_parts(pool) > 4);
         tr_pace_end(&p, 1.0);
     }
-    assert_int_equal(p.way, 0);
+}
+
+static void test_one_thread(void **state)
+{
+    (void)state;
+    struct tr_pool *one = NULL;
+    struct tr_pace p;
+    assert_int_equal(tr_pool_open(&one, 1, NULL), 0);
+    tr_pace_init(&p, one, true);
+    assert_int_equal(p.n_ways, 1);
+    tr_pace_begin(&p);
+    tr_pace_end(&p, 1.0);
+    tr_pool_close(one);
 }
 
 int main(void)
@@ -125,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_it_goes_back),
         cmocka_unit_test(test_long_steps),
         cmocka_unit_test(test_fixed),
+        cmocka_unit_test(test_one_thread),
     };
     return cmocka_run_group_tests(tests, open_pool, close_pool);
 }

@@ -24,13 +24,13 @@
 #define TR_OPTION_MAP(X)                                                                           \
     X(STRING, model, "config/demo", NULL, 0, 0, TR_FOR_ENGINE, 0,                                  \
       "checkpoint: a folder (config.json, *.safetensors, tokenizer.json) or a .gguf file")         \
-    X(LIST, served_model_name, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                  \
+    X(LIST, served_model_name, NULL, NULL, 0, 0, TR_FOR_CALLS, 0,                                  \
       "ids in /v1/models, the first of them the usual one; * among them answers to any; by "       \
       "default the folder's or file's name, of a hub snapshot the repository's")                   \
-    X(STRING, generation_defaults, "auto", NULL, 0, 0, TR_FOR_SERVE, 0,                            \
+    X(STRING, generation_defaults, "auto", NULL, 0, 0, TR_FOR_CALLS, 0,                            \
       "sampling where a request is silent: auto (what the checkpoint recommends), none, or "       \
       "fields: temperature=0.15,top_k=50")                                                         \
-    X(STRING, chat_template, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                    \
+    X(STRING, chat_template, NULL, NULL, 0, 0, TR_FOR_CALLS, 0,                                    \
       "a file with the chat template to use instead of the checkpoint's")                          \
     X(STRING, host, "127.0.0.1", NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                      \
       "address to listen on")                                                                      \
@@ -73,15 +73,15 @@
       "folder where cache snapshots may be saved")                                                 \
     X(SIZE, snapshot_quota, "none", "none", 1, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, 0,                \
       "bytes that snapshots may take together")                                                    \
-    X(SIZE, max_body, "32MiB", NULL, 1024, 1 << 30, TR_FOR_SERVE, TR_RELOAD,                       \
+    X(SIZE, max_body, "32MiB", NULL, 1024, 1 << 30, TR_FOR_CALLS, TR_RELOAD,                       \
       "largest request body; beyond it 413")                                                       \
     X(SIZE, request_memory, "256MiB", NULL, 1 << 20, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, TR_RELOAD,  \
       "what requests keep while they wait: prompts, lists, grammars; beyond it 429")               \
     X(INT, max_connections, "4096", NULL, 1, 1 << 16, TR_FOR_SERVE, 0,                             \
       "open connections; at the limit idle ones give way")                                         \
-    X(INT, max_choices, "128", NULL, 1, 4096, TR_FOR_SERVE, TR_RELOAD,                             \
+    X(INT, max_choices, "128", NULL, 1, 4096, TR_FOR_CALLS, TR_RELOAD,                             \
       "answers that one request may ask for: prompts times n")                                     \
-    X(DURATION, request_timeout, "none", "none", 1, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,     \
+    X(DURATION, request_timeout, "none", "none", 1, TR_OPTION_MAX_MS, TR_FOR_CALLS, TR_RELOAD,     \
       "longest life of a request, its time in the queue included")                                 \
     X(DURATION, idle_timeout, "75s", NULL, 100, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,         \
       "idle keep-alive connections are closed after this, and bodies and answers that move less "  \
@@ -115,11 +115,11 @@
       "its private key (PEM)")                                                                     \
     X(STRING, user, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                             \
       "become this user (name or number) once the port is bound")                                  \
-    X(CHOICE, confine, "auto", "auto|off|strict", 0, 0, TR_FOR_SERVE, 0,                           \
+    X(CHOICE, confine, "auto", "auto|off|strict", 0, 0, TR_FOR_CALLS, 0,                           \
       "give up privileges, files and system calls that serving does not need; strict: or do not "  \
       "start")                                                                                     \
-    X(BOOL, strict, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "refuse unknown request fields") \
-    X(BOOL, reasoning_alias, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                         \
+    X(BOOL, strict, "false", NULL, 0, 0, TR_FOR_CALLS, TR_RELOAD, "refuse unknown request fields") \
+    X(BOOL, reasoning_alias, "false", NULL, 0, 0, TR_FOR_CALLS, TR_RELOAD,                         \
       "send reasoning_content under the name reasoning, too")                                      \
     X(CHOICE, metrics_compat, "none", "none|vllm", 0, 0, TR_FOR_SERVE, TR_RELOAD,                  \
       "print the metrics under another server's names as well")                                    \
@@ -143,6 +143,9 @@
     X(LIST, decode, "1,8,16", NULL, 0, 0, TR_FOR_BENCH, 0, "batch sizes to measure")               \
     X(INT, context, "128", NULL, 1, 1 << 20, TR_FOR_BENCH, 0, "tokens before the decoded ones")    \
     X(INT, repeat, "3", NULL, 1, 1000, TR_FOR_BENCH, 0, "runs of each test; the median counts")    \
+    X(INT, width, "auto", "auto", 1, 4096, TR_FOR_BATCH, 0, "questions asked at the same time")    \
+    X(BOOL, ordered, "false", NULL, 0, 0, TR_FOR_BATCH, 0,                                         \
+      "write the answers in the order of the questions, by this process alone")                    \
     X(BOOL, json, "false", NULL, 0, 0, TR_FOR_BENCH, 0, "one JSON object a line")
 
 #endif

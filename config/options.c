@@ -12,11 +12,10 @@
 #define ENV_PREFIX "TRINITYD_"
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
-static const char *const command_names[] = {[TR_COMMAND_SERVE] = "serve",
-                                            [TR_COMMAND_GENERATE] = "generate",
-                                            [TR_COMMAND_CHECK] = "check",
-                                            [TR_COMMAND_BENCH] = "bench",
-                                            [TR_COMMAND_HEALTH] = "health"};
+static const char *const command_names[] = {
+    [TR_COMMAND_SERVE] = "serve", [TR_COMMAND_GENERATE] = "generate",
+    [TR_COMMAND_CHECK] = "check", [TR_COMMAND_BENCH] = "bench",
+    [TR_COMMAND_BATCH] = "batch", [TR_COMMAND_HEALTH] = "health"};
 
 static const struct tr_option *find_row(const char *name, size_t n)
 {
@@ -277,6 +276,25 @@ static int next_arg(const struct tr_options *o, int *i, bool only_text, struct a
     return 0;
 }
 
+static int take_text(struct tr_options *o, const char *text, bool again, struct tr_err *err)
+{
+    bool batch = o->command == TR_COMMAND_BATCH;
+    if (!batch && o->command != TR_COMMAND_GENERATE)
+        return tr_err_set(err, TR_ECONFIG, NULL, "`%s` takes no text (command line)",
+                          command_names[o->command]);
+    if (again)
+        return 0;
+    if (batch ? o->second_text != NULL : o->text != NULL)
+        return tr_err_set(err, TR_ECONFIG, NULL,
+                          batch ? "more than two files (command line)"
+                                : "more than one text: put it in quotes (command line)");
+    if (o->text)
+        o->second_text = text;
+    else
+        o->text = text;
+    return 0;
+}
+
 /* Goes through the command line: first for what is no option (set_rows false), then for the
  * options. */
 static int apply_arguments(struct tr_options *o, bool set_rows, const char **ret_config,
@@ -320,14 +338,8 @@ static int apply_arguments(struct tr_options *o, bool set_rows, const char **ret
             o->action = TR_ACTION_PRINT_CONFIG;
         } else if (a.name[0]) {
             return tr_err_set(err, TR_ECONFIG, a.name, "%s: no such option (command line)", a.name);
-        } else if (o->command != TR_COMMAND_GENERATE) {
-            return tr_err_set(err, TR_ECONFIG, NULL, "`%s` takes no text (command line)",
-                              command_names[o->command]);
-        } else if (o->text && !set_rows) {
-            return tr_err_set(err, TR_ECONFIG, NULL,
-                              "more than one text: put it in quotes (command line)");
-        } else {
-            o->text = a.value;
+        } else if ((r = take_text(o, a.value, set_rows, err)) < 0) {
+            return r;
         }
     }
     return 0;

@@ -18,6 +18,7 @@ enum tr_command {
     TR_COMMAND_GENERATE,
     TR_COMMAND_CHECK,
     TR_COMMAND_BENCH,
+    TR_COMMAND_BATCH,
     TR_COMMAND_HEALTH
 };
 
@@ -26,8 +27,10 @@ enum tr_option_commands {
     TR_FOR_GENERATE = 1 << TR_COMMAND_GENERATE,
     TR_FOR_CHECK = 1 << TR_COMMAND_CHECK,
     TR_FOR_BENCH = 1 << TR_COMMAND_BENCH,
+    TR_FOR_BATCH = 1 << TR_COMMAND_BATCH,
     TR_FOR_HEALTH = 1 << TR_COMMAND_HEALTH,
-    TR_FOR_ENGINE = TR_FOR_SERVE | TR_FOR_GENERATE | TR_FOR_CHECK | TR_FOR_BENCH,
+    TR_FOR_CALLS = TR_FOR_SERVE | TR_FOR_BATCH, /* the APIs */
+    TR_FOR_ENGINE = TR_FOR_CALLS | TR_FOR_GENERATE | TR_FOR_CHECK | TR_FOR_BENCH,
     TR_FOR_ALL = TR_FOR_ENGINE | TR_FOR_HEALTH
 };
 
@@ -65,7 +68,9 @@ struct tr_options {
     enum tr_command command;
     enum tr_option_action action;
     const char *file; /* the configuration file, borrowed; NULL = none */
-    const char *text; /* generate's argument, borrowed from argv; NULL = standard input */
+    /* Arguments that are no options, borrowed from argv; NULL = not given: generate's text (or it
+     * is standard input), batch's two files. */
+    const char *text, *second_text;
     /* Where the values came from, borrowed for the life of the program: tr_options_reload looks
      * again. */
     int argc;

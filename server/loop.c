@@ -438,7 +438,8 @@ static void close_all(struct srv *s)
     tr_grammar_cache_close(s->grammars);
 }
 
-int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes)
+int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
+            int socket)
 {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
@@ -458,7 +459,7 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
-    int r = srv_listen_bind(s->listen, options, &s->error);
+    int r = srv_listen_bind(s->listen, options, socket, &s->error);
     if (r == 0 && (r = srv_confine_start(options, &s->error)) < 0)
         srv_listen_stop(s->listen);
     srv_log_start(); /* the first thread */

@@ -12,7 +12,9 @@
 struct srv_route;
 
 /* Loads the checkpoint, serves the routes until SIGTERM or SIGINT; the exit status of the process.
- * The log is set up before; only a reload sets it up again. */
-int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes);
+ * socket: a bound one to listen on alone, which is taken over; -1: as the options say. The log is
+ * set up before; only a reload sets it up again. */
+int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
+            int socket);
 
 #endif

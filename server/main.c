@@ -34,7 +34,7 @@ static int serve(const struct tr_options *o)
         return 2;
     }
     tr_json_free(defaults);
-    return srv_run(o, srv_routes, srv_n_routes);
+    return srv_run(o, srv_routes, srv_n_routes, -1);
 }
 
 static int run_command(struct tr_options *o)
@@ -46,6 +46,8 @@ static int run_command(struct tr_options *o)
         return srv_check(o);
     case TR_COMMAND_BENCH:
         return srv_bench(o);
+    case TR_COMMAND_BATCH:
+        return srv_batch(o, srv_routes, srv_n_routes);
     case TR_COMMAND_HEALTH:
         return srv_health_check(o);
     case TR_COMMAND_SERVE:

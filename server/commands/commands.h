@@ -5,9 +5,13 @@
 
 #include "config/options.h"
 
+struct srv_route;
+
 int srv_generate(const struct tr_options *o);
 int srv_check(const struct tr_options *o);
 int srv_bench(const struct tr_options *o);
+/* 2: the files are not named. */
+int srv_batch(const struct tr_options *o, const struct srv_route *const *routes, int n_routes);
 int srv_health_check(const struct tr_options *o);
 
 #endif

@@ -38,6 +38,12 @@ static void set_url(struct srv_listen *l, const struct tr_options *options, int 
             port = ntohs(((struct sockaddr_in6 *)&addr)->sin6_port);
     }
     l->port = port;
+    if (addr.ss_family == AF_UNIX) {
+        snprintf(l->url, sizeof l->url, "unix:%.*s",
+                 (int)(n - offsetof(struct sockaddr_un, sun_path)),
+                 ((struct sockaddr_un *)&addr)->sun_path);
+        return;
+    }
     bool v6 = strchr(options->host, ':') != NULL;
     snprintf(l->url, sizeof l->url, "%s://%s%s%s:%d", options->tls_cert ? "https" : "http",
              v6 ? "[" : "", options->host, v6 ? "]" : "", port);
@@ -175,11 +181,12 @@ static bool is_loopback(int fd)
     return addr.ss_family == AF_UNIX;
 }
 
-int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, struct tr_err *err)
+int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, int socket,
+                    struct tr_err *err)
 {
     *l = (struct srv_listen){0};
     int r = 0;
-    l->passed = passed_sockets(l) > 0;
+    l->passed = socket >= 0 ? add_socket(l, socket) == 0 : passed_sockets(l) > 0;
     if (l->passed)
         set_url(l, options, l->sockets[0].fd);
     else
@@ -187,7 +194,7 @@ int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, stru
     l->loopback = true;
     for (int i = 0; i < l->n; i++)
         l->loopback = l->loopback && is_loopback(l->sockets[i].fd);
-    if (r == 0 && options->unix_socket)
+    if (r == 0 && options->unix_socket && socket < 0)
         r = bind_unix(l, options->unix_socket, err);
     if (r < 0)
         srv_listen_stop(l);

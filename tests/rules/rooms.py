@@ -35,7 +35,8 @@ MAY_INCLUDE = {
     "server/http": rf"{LOW}|{TOP}",
     "server/call": rf"{LOW}|{FACE}|{TOP}|server/http/",
     "server/api": rf"{LOW}|{FACE}|{TOP}|server/(http|call)/",
-    "server/commands": rf"{LOW}|{FACE}|server/(load|log)\.h",
+    "server/batch": rf"{LOW}|server/log\.h",
+    "server/commands": rf"{LOW}|{FACE}|server/(load|log|loop)\.h|server/batch/",
 }
 # One file's one header from another room, and why.
 EXCEPT = {

@@ -1,0 +1,33 @@
+/* A batch: every question of a file asked of a daemon, several at a time, and each answer written
+ * once. */
+#ifndef TR_SERVER_BATCH_BATCH_H
+#define TR_SERVER_BATCH_BATCH_H
+
+#include "server/batch/output.h"
+
+struct srv_batch_progress {
+    size_t done, n;  /* lines: those that others have answered included */
+    size_t answered; /* by this process; of these */
+    size_t refused;  /* answers with a status other than 200 */
+    uint64_t tokens; /* generated for them */
+    double seconds;
+};
+
+struct srv_batch {
+    const struct srv_batch_input *in;
+    struct srv_batch_output *out;
+    const char *socket; /* where the daemon listens, borrowed */
+    int width;          /* questions at a time */
+    bool ordered;       /* lines are written in the order of the questions */
+    /* Now and then, and at the end; on the thread that runs the batch. */
+    void (*progress)(void *arg, const struct srv_batch_progress *p);
+    void *arg;
+    volatile bool *stop; /* set by another thread: no more is asked */
+};
+
+/* Blocks until every line has its answer. TR_ECANCELED: stopped before, or the daemon has ended;
+ * what was answered is written. Waits for the daemon to be ready. */
+TR_NODISCARD int srv_batch_run(const struct srv_batch *b, struct srv_batch_progress *ret,
+                               struct tr_err *err);
+
+#endif

@@ -66,7 +66,7 @@ FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ      := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
 .PHONY: build objs tests run test clients unit bench asan tsan fuzz regress lint lint-sources format format-check tidy check install \
-        uninstall image clean help FORCE
+        uninstall image image-check deb tools deploy-check load-all clean help FORCE
 .DEFAULT_GOAL := build
 .SECONDARY:
 .SECONDEXPANSION:
@@ -229,24 +229,32 @@ check: ## what a change must pass, all that CI runs: lint, tidy, gcc and clang b
 INSTALL ?= install
 SHARE   := $(DESTDIR)$(PREFIX)/share/trinityd
 ETC     := $(DESTDIR)$(SYSCONFDIR)/trinityd
-UNITS   := $(DESTDIR)$(PREFIX)/lib/systemd/system
+LIBDIR  := $(DESTDIR)$(PREFIX)/lib
+UNITS   := $(LIBDIR)/systemd/system
 FILL    := sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g' \
                -e 's|"config/demo"|"$(PREFIX)/share/trinityd/demo"|'
 
-install: build ## the binary, the default configuration, the demo checkpoint and the unit file
+install: build ## the binary, the default configuration, the demo checkpoint and what systemd wants
 	$(INSTALL) -D -m 755 $(BUILD)/trinityd $(DESTDIR)$(PREFIX)/bin/trinityd
-	$(INSTALL) -d $(SHARE)/demo $(ETC) $(UNITS)
+	$(INSTALL) -d $(SHARE)/demo $(ETC) $(UNITS) $(LIBDIR)/sysusers.d $(LIBDIR)/tmpfiles.d
 	$(INSTALL) -m 644 config/demo/* $(SHARE)/demo
 	test -e $(ETC)/trinityd.json || $(FILL) config/trinityd.json > $(ETC)/trinityd.json
-	$(FILL) deploy/trinityd.service > $(UNITS)/trinityd.service
+	$(FILL) deploy/systemd/trinityd.service > $(UNITS)/trinityd.service
+	$(INSTALL) -m 644 deploy/systemd/trinityd.socket $(UNITS)
+	$(INSTALL) -m 644 deploy/systemd/sysusers.conf $(LIBDIR)/sysusers.d/trinityd.conf
+	$(INSTALL) -m 644 deploy/systemd/tmpfiles.conf $(LIBDIR)/tmpfiles.d/trinityd.conf
 
 uninstall: ## what install has installed, the configuration excepted
-	rm -rf $(DESTDIR)$(PREFIX)/bin/trinityd $(SHARE) $(UNITS)/trinityd.service
+	rm -rf $(DESTDIR)$(PREFIX)/bin/trinityd $(SHARE) $(UNITS)/trinityd.service $(UNITS)/trinityd.socket \
+	    $(LIBDIR)/sysusers.d/trinityd.conf $(LIBDIR)/tmpfiles.d/trinityd.conf
 
 IMAGE ?= localhost/trinityd
-BASE  ?= debian:bookworm-slim
+BASE  ?= auto
 image: ## a container image with the demo checkpoint inside: IMAGE=NAME BASE=IMAGE
 	@deploy/image $(IMAGE) $(BASE)
+
+image-check: ## builds the image twice from nothing: the ids must be equal
+	@deploy/image $(IMAGE) $(BASE) twice
 
 clean: ## removes the build folder
 	rm -rf $(BUILD)

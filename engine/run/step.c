@@ -153,6 +153,7 @@ static void smooth(double *mean, double value)
 static void measure(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns)
 {
     double seconds = (double)TR_MAX(ns, 1) * 1e-9;
+    e->now.step_ns += (uint64_t)ns;
     uint64_t prefill = e->now.prefill_rows - before->prefill_rows;
     uint64_t tokens = e->now.generated_tokens - before->generated_tokens;
     if (prefill > tokens)

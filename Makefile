@@ -66,7 +66,8 @@ FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ      := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
 .PHONY: build objs tests run test clients unit bench asan tsan fuzz regress lint lint-sources format format-check tidy check install \
-        uninstall image image-check deb tools deploy-check load-all clean help FORCE
+        uninstall image image-check deb tools \
+        deploy-check clean help FORCE
 .DEFAULT_GOAL := build
 .SECONDARY:
 .SECONDEXPANSION:

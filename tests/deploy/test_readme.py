@@ -70,10 +70,28 @@ def test_sums_of_the_published_checkpoints(column, shape):
     assert int(speed[column + 1]) == int(40e9 / (active * 4.5 / 8))
 
 
+@pytest.mark.parametrize("column, shape", [(0, NANO), (1, MINI), (2, LARGE)])
+def test_tables_of_the_capacity_page(column, shape):
+    every, active, token, window = sums(*shape)
+    table = rows((harness.ROOT / "deploy/capacity.md").read_text())
+
+    def sequence(tokens):
+        return window + token * tokens / 1024
+    for tokens in (4096, 32768):
+        assert float(table[f"a sequence of {tokens:,} tokens"][column].split()[0].replace(",", "")) == sequence(tokens)
+    for first, cells in table.items():
+        for k, bits in enumerate((8.5, 4.5)):
+            if m := re.fullmatch(r"(\d+) GiB", first):
+                n = (int(m[1]) * 2**30 - every * bits / 8 - 2**30) / (sequence(4096) * 2**20)
+                assert cells[2 * column + k] == (f"{int(n):,}" if n >= 1 else "-"), (first, bits)
+            elif m := re.fullmatch(r"(\d+) GB/s", first):
+                assert float(cells[1 + 2 * column + k]) == pytest.approx(int(m[1]) * 1e9 / (active * bits / 8), rel=0.05)
+
+
 def test_the_commands_it_names_exist():
     helped = subprocess.run(["make", "help"], cwd=harness.ROOT, capture_output=True, text=True, check=True).stdout
     targets = {line.split()[0] for line in helped.splitlines()}
-    assert set(re.findall(r"\bmake ([a-z]+)\b(?! (?:it|the))", README)) <= targets
+    assert set(re.findall(r"\bmake ([a-z][a-z-]+)\b(?! (?:it|the))", README)) <= targets
     words = subprocess.run([harness.TRINITYD, "--help"], capture_output=True, text=True, check=True).stdout
     options = set(re.findall(r"--(?:\[no-\])?([a-z0-9-]+)", words))
     blocks = "\n".join(re.findall(r"^ *```\n(.*?)^ *```", README, re.M | re.S))

@@ -127,8 +127,7 @@ struct tr_engine_stats {
     /* used: held by sequences; cached: prefix only */
     int local_pages_used, local_pages_cached, local_pages_total;
     int global_pages_used, global_pages_cached, global_pages_total;
-    uint64_t steps, rows, prefill_rows, decode_rows;
-    uint64_t step_ns; /* within steps */
+    uint64_t steps, step_ns, rows, prefill_rows, decode_rows; /* step_ns: within steps */
     /* of experts' weights read by these steps: of each layer those that some row chose */
     uint64_t expert_bytes;
     uint64_t prompt_tokens, generated_tokens, draft_tokens, accepted_tokens;

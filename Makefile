@@ -67,7 +67,7 @@ FUZZ      := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
 .PHONY: build objs tests run test clients unit bench asan tsan fuzz regress lint lint-sources format format-check tidy check install \
         uninstall image image-check deb tools \
-        deploy-check clean help FORCE
+        deploy-check load-all clean help FORCE
 .DEFAULT_GOAL := build
 .SECONDARY:
 .SECONDEXPANSION:
@@ -179,6 +179,9 @@ build/tools/%/ready: tests/deploy/%.txt
 
 build/tools/kubectl: tests/deploy/kubectl.py $(VENV)/ready
 	$(Q)$(VENV)/bin/python $< $@
+
+load-all: build $(BUILD)/tests/bench/load/load ## every load generator that is installed, in turn, against the demo: build/load
+	@deploy/load/all $(BUILD) $(BUILD)/load
 
 # PEER: folder with llama.cpp's llama-bench and llama-batched-bench; built once by PEERS/build_llama.sh if PEERS is given.
 PEERS ?=

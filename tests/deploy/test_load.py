@@ -1,0 +1,134 @@
+"""The load tests of deploy/load/: what the load driver says is so, and locust runs without an error."""
+import csv
+import json
+import os
+import socketserver
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+import harness
+
+DRIVER = harness.BUILD / "tests/bench/load/load"
+PIECES = [" one", " two", " three", " four", " five", " six", " seven", " eight"] * 3
+
+
+def drive(url, *args, status=0, timeout=120):
+    """Runs the driver; returns (figures, what it printed)."""
+    with tempfile.NamedTemporaryFile() as f:
+        r = subprocess.run([DRIVER, "--url", url, "--json", f.name, *map(str, args)], capture_output=True, text=True,
+                           timeout=timeout)
+        assert r.returncode == status, r.stdout + r.stderr
+        return json.load(f), r.stdout
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Says PIECES with a pause before each, and notes when each was sent. `spoil` changes the n-th answer."""
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, pause=0.0, spoil=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.pause, self.spoil, self.count, self.times = pause, spoil or (lambda n, pieces: pieces), 0, []
+        self.lock = threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        length = 0
+        while (line := self.rfile.readline().strip()):
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        self.rfile.read(length)
+        with self.server.lock:
+            n, self.server.count = self.server.count, self.server.count + 1
+        pieces = self.server.spoil(n, PIECES)
+        if isinstance(pieces, int):
+            self.wfile.write(b"HTTP/1.1 %d No\r\nContent-Length: 2\r\n\r\n{}" % pieces)
+            return
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        sent = []
+        for piece in pieces:
+            if piece is None:
+                return
+            time.sleep(self.server.pause)
+            sent.append(time.perf_counter())
+            self.event(json.dumps({"choices": [{"index": 0, "text": piece}]}))
+        self.server.times.append(sent)
+        self.event(json.dumps({"choices": [], "usage": {"completion_tokens": len(pieces)}}))
+        self.event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def event(self, data):
+        data = f"data: {data}\n\n".encode()
+        # In two pieces: events need not come whole.
+        self.wfile.write(b"%x\r\n" % len(data) + data[:7])
+        self.wfile.write(data[7:] + b"\r\n")
+
+
+def test_figures_are_those_of_the_server_s_own_clock():
+    """Within 5 % of when the server sent what: gaps, time per token, counts."""
+    with Server(pause=0.03) as s:
+        figures, text = drive(s.url, "--requests", 6, "--concurrency", 2)
+        gaps = [b - a for sent in s.times for a, b in zip(sent, sent[1:])]
+        spans = [(sent[-1] - sent[0]) / (len(sent) - 1) for sent in s.times]
+    assert figures["good"] == 6 and figures["gap_ms"]["n"] == len(gaps) == 6 * (len(PIECES) - 1)
+    assert figures["gap_ms"]["mean"] == pytest.approx(1e3 * statistics.mean(gaps), rel=0.05)
+    assert figures["gap_ms"]["p50"] == pytest.approx(1e3 * statistics.median(gaps), rel=0.05)
+    assert figures["tpot_ms"]["mean"] == pytest.approx(1e3 * statistics.mean(spans), rel=0.05)
+    assert figures["tokens_per_second"] * figures["seconds"] == pytest.approx(6 * len(PIECES))
+    assert figures["ttft_ms"]["p50"] >= 30 and "time to first token" in text and "#" in text
+
+
+def test_wrong_and_broken_answers_are_noticed():
+    """The eight prompts are asked alone first; then answers 8.. under load: one wrong, one cut, one 429, one error."""
+    def spoil(n, pieces):
+        return {9: pieces[:-1] + [" another"], 11: pieces[:3] + [None], 13: 429}.get(n, pieces)
+    with Server(spoil=spoil) as s:
+        figures, text = drive(s.url, "--requests", 8, "--concurrency", 1, "--check", status=1)
+    assert (figures["good"], figures["wrong"], figures["failed"]) == (6, 1, 2)
+    assert figures["errors"] == {"the connection ended early": 1, "429 (queue full)": 1}
+    assert "wrong 1" in text
+
+
+def test_goodput_counts_what_kept_every_bound():
+    with Server(pause=0.01) as s:
+        assert drive(s.url, "--requests", 4, "--slo-gap", 5)[0]["goodput"] == 0
+        figures, _ = drive(s.url, "--requests", 4, "--slo-gap", 5000, "--slo-ttft", 5000, "--slo-e2e", 9000)
+    assert figures["goodput"] == pytest.approx(figures["requests_per_second"]) and figures["good"] == 4
+
+
+def test_nobody_listens():
+    figures, _ = drive("http://127.0.0.1:1", "--requests", 3, status=1)
+    assert figures["failed"] == 3 and figures["errors"] == {"connect": 3}
+
+
+@pytest.mark.parametrize("how", [("--concurrency", 16), ("--rate", 40)])
+def test_answers_under_load_are_those_alone(demo, how, tmp_path):
+    svg = tmp_path / "load.svg"
+    figures, _ = drive(demo.url, *how, "--requests", 48, "--max-tokens", 24, "--check", "--svg", svg)
+    assert (figures["good"], figures["wrong"], figures["failed"]) == (48, 0, 0)
+    assert svg.read_text().startswith("<svg") and svg.read_text().count("<rect") == 72
+
+
+def test_locust(demo, tmp_path):
+    """Its command as deploy/load/run has it; no request may fail, streams are read to their ends."""
+    if not (harness.ROOT / "build/tools/tools/bin/locust").exists():
+        pytest.skip("locust is not installed: `make tools`")
+    r = subprocess.run(["deploy/load/run", "locust", demo.url, "demo", harness.DEMO, tmp_path], cwd=harness.ROOT,
+                       env={**os.environ, "SECONDS_LONG": "4", "STREAMS": "8", "ANSWER": "8"}, capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+    with open(tmp_path / "locust_stats.csv") as f:
+        rows = {row["Name"]: row for row in csv.DictReader(f)}
+    assert int(rows["Aggregated"]["Failure Count"]) == 0
+    assert int(rows["whole answer"]["Request Count"]) == int(rows["first token"]["Request Count"]) > 10
+    assert int(rows["/v1/completions (whole)"]["Request Count"]) > 0

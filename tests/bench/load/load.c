@@ -316,70 +316,62 @@ static const char USAGE[] =
     "  --patience S             a request's longest life [600]\n"
     "  --json FILE, --svg FILE  the figures; the histograms\n";
 
+/* Whether the option is one of a number; it is set then. */
+static bool read_number(struct plan *p, int c, double x)
+{
+    struct {
+        int option;
+        double *real;
+        int *whole;
+    } numbers[] = {
+        {REQUESTS, .whole = &p->requests}, {AT_ONCE, .whole = &p->concurrency},
+        {TOKENS, .whole = &p->max_tokens}, {RATE, .real = &p->rate},
+        {TTFT, .real = &p->slo_ttft},      {GAP, .real = &p->slo_gap},
+        {E2E, .real = &p->slo_e2e},        {PATIENCE, .real = &p->patience},
+    };
+    for (size_t i = 0; i < TR_ARRAY_LEN(numbers); i++) {
+        if (numbers[i].option != c)
+            continue;
+        if (numbers[i].whole)
+            *numbers[i].whole = (int)x;
+        else
+            *numbers[i].real = c == PATIENCE || c == RATE ? x : x / 1e3;
+        return true;
+    }
+    return false;
+}
+
+static void read_option(struct plan *p, int c)
+{
+    if (c == URL)
+        p->url = optarg;
+    else if (c == PROMPTS)
+        p->prompts = optarg;
+    else if (c == MODEL)
+        p->model = optarg;
+    else if (c == JSON)
+        p->json = optarg;
+    else if (c == SVG)
+        p->svg = optarg;
+    else if (c == SEED)
+        p->seed = (uint64_t)atoll(optarg);
+    else if (c == CHECK)
+        p->check = true;
+    else if (c == CHAT)
+        p->chat = true;
+    else if (c == NO_EOS)
+        p->ignore_eos = true;
+    else {
+        fputs(USAGE, c == HELP ? stdout : stderr);
+        exit(c == HELP ? 0 : 2);
+    }
+}
+
 static void read_options(struct plan *p, int argc, char **argv)
 {
-    for (int c; (c = getopt_long(argc, argv, "u:n:c:r:t:p:m:", OPTIONS, NULL)) != -1;) {
-        double x = optarg ? atof(optarg) : 0;
-        switch (c) {
-        case URL:
-            p->url = optarg;
-            break;
-        case REQUESTS:
-            p->requests = (int)x;
-            break;
-        case AT_ONCE:
-            p->concurrency = (int)x;
-            break;
-        case RATE:
-            p->rate = x;
-            break;
-        case TOKENS:
-            p->max_tokens = (int)x;
-            break;
-        case PROMPTS:
-            p->prompts = optarg;
-            break;
-        case MODEL:
-            p->model = optarg;
-            break;
-        case CHECK:
-            p->check = true;
-            break;
-        case CHAT:
-            p->chat = true;
-            break;
-        case NO_EOS:
-            p->ignore_eos = true;
-            break;
-        case TTFT:
-            p->slo_ttft = x / 1e3;
-            break;
-        case GAP:
-            p->slo_gap = x / 1e3;
-            break;
-        case E2E:
-            p->slo_e2e = x / 1e3;
-            break;
-        case PATIENCE:
-            p->patience = x;
-            break;
-        case SEED:
-            p->seed = (uint64_t)x;
-            break;
-        case JSON:
-            p->json = optarg;
-            break;
-        case SVG:
-            p->svg = optarg;
-            break;
-        case HELP:
-            fputs(USAGE, stdout);
-            exit(0);
-        default:
-            fputs(USAGE, stderr);
-            exit(2);
-        }
-    }
+    for (int c; (c = getopt_long(argc, argv, "u:n:c:r:t:p:m:", OPTIONS, NULL)) != -1;)
+        if (!read_number(p, c, optarg ? atof(optarg) : 0))
+            read_option(p, c);
     if (optind < argc || p->requests < 1 || p->concurrency < 1 || p->concurrency > MAX_STREAMS ||
         p->rate < 0)
         die("options", "a number is out of range, or there is a word too many; --help");

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from deploy import test_proxies as proxies
 
 # It compiles the daemon once more, and fetches Debian's packages.
 pytestmark = pytest.mark.timeout(1500)
@@ -144,3 +145,30 @@ def test_container_answers_is_healthy_and_ends_with_its_streams(container):
     stop.join()
     state = json.loads(need("podman", "inspect", name))[0]["State"]
     assert stopped == [0] and state["ExitCode"] == 0 and not state["OOMKilled"], tool("podman", "logs", name).stderr
+
+
+def test_compose_starts_the_replicas(image, tmp_path):
+    """podman-compose with our file: two daemons that answer behind HAProxy, and end by SIGTERM."""
+    compose = harness.ROOT / "build/tools/tools/bin/podman-compose"
+    if not compose.exists():
+        pytest.skip("podman-compose is not installed: `make tools`")
+    project = f"trinityd-{uuid.uuid4().hex[:8]}"
+    run = [compose, "-p", project, "-f", "deploy/compose.yaml", "--profile", "replicas"]
+    names = [f"{project}_replica-{x}_1" for x in "ab"]
+    try:
+        r = tool(*run, "up", "-d", "replica-a", "replica-b", TRINITYD_IMAGE=IMAGE)
+        states = [tool("podman", "inspect", n, "--format", "{{.State.Running}}").stdout.strip() for n in names]
+        if states != ["true", "true"]:
+            pytest.skip(f"no bridged containers here: {(r.stdout + r.stderr)[-300:]}")
+        shape = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        addresses = [f"{need('podman', 'inspect', n, '--format', shape)}:8080" for n in names]
+        proxy = proxies.Proxy("haproxy", addresses, tmp_path)
+        try:
+            answers = {proxies.whole(proxy.url, "Once upon a time", 8) for _ in range(4)}
+            assert len(answers) == 1 and answers.pop()
+        finally:
+            proxy.stop()
+        assert tool("podman", "stop", "--time", "45", *names).returncode == 0
+        assert {need("podman", "inspect", n, "--format", "{{.State.ExitCode}}") for n in names} == {"0"}
+    finally:
+        tool(*run, "down", TRINITYD_IMAGE=IMAGE)

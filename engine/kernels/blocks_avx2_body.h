@@ -171,5 +171,25 @@ INLINE struct scales read_scales(enum tr_wtype type, const uint8_t *s, int b, in
     return ret;
 }
 
+/* low * the sum of the first half + high * the sum of the second, in every lane. */
+INLINE __m256i sums_times(int32_t halves, int low, int high)
+{
+    int32_t factors = (int32_t)((uint32_t)high << 16 | (uint16_t)low);
+    return _mm256_madd_epi16(_mm256_set1_epi32(halves), _mm256_set1_epi32(factors));
+}
+
+/* Half h of a block counts towards a sum over part `part` of `parts`. */
+INLINE int counts(int h, int part, int parts)
+{
+    return parts == 1 || h == part;
+}
+
+/* What lies before stays before. Without it the compiler unpacks a whole block ahead of its use,
+ * and spends more time spilling registers than multiplying. */
+#define ORDER __asm__ volatile("" ::: "memory")
+
+/* Keeps a sum a chain: as a tree it needs more registers than there are. */
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+
 #endif /* __AVX2__ */
 #endif

@@ -6,14 +6,15 @@
  * before VPMADDWD widens. Q8_0 has no room at all, and needs |w| against the activation with w's
  * sign; so do the types whose codes stand for signed values.
  *
- * A panel's sixteen columns are two registers; up to four rows share what was unpacked. Three
- * groups of rows and more share an unpacked copy of the panel in L1, while the next panel is
- * fetched.
+ * A panel's sixteen columns are two registers; up to four rows share what was unpacked, and a
+ * single one has code of its own (row_avx2_body.h). Three groups of rows and more share an unpacked
+ * copy of the panel in L1, while the next panel is fetched.
  */
 #include <string.h>
 
 #include "engine/kernels/blocks_avx2_body.h"
 #include "engine/kernels/levels.h"
+#include "engine/kernels/row_avx2_body.h"
 
 enum { ROWS = 4, QUADS = TR_BLOCK / 4, HALF_LINE = TR_LINE / 2 };
 
@@ -32,29 +33,13 @@ INLINE int addable(enum tr_wtype type)
 {
     switch (type) {
     case TR_W_Q8_0:
-    case TR_W_IQ4_NL:
-    case TR_W_IQ4_XS:
         return 1;
     case TR_W_Q6_K:
-    case TR_W_IQ2_S:
     case TR_W_NVFP4:
         return 2;
     default:
         return tr__codes(type) == TR_CODES_5 || tr__has_halves(tr__scales(type)) ? 4 : 8;
     }
-}
-
-/* low * the sum of the first half + high * the sum of the second, in every lane. */
-INLINE __m256i sums_times(int32_t halves, int low, int high)
-{
-    int32_t factors = (int32_t)((uint32_t)high << 16 | (uint16_t)low);
-    return _mm256_madd_epi16(_mm256_set1_epi32(halves), _mm256_set1_epi32(factors));
-}
-
-/* Half h of a block counts towards a sum over part `part` of `parts`. */
-INLINE int counts(int h, int part, int parts)
-{
-    return parts == 1 || h == part;
 }
 
 /* What the dot over part h starts at: minus the offset times the sum. */
@@ -64,13 +49,6 @@ INLINE __m256i start(enum tr_wtype type, int offset, int32_t halves, int h, int 
         return _mm256_setzero_si256();
     return sums_times(halves, -offset * counts(0, h, parts), -offset * counts(1, h, parts));
 }
-
-/* What lies before stays before. Without it the compiler unpacks a whole block ahead of its use,
- * and spends more time spilling registers than multiplying. */
-#define ORDER __asm__ volatile("" ::: "memory")
-
-/* Keeps a sum a chain: as a tree it needs more registers than there are. */
-#define IN_REGISTER(v) __asm__("" : "+x"(v))
 
 /* A block of a panel: as it is stored, or unpacked. */
 struct block {
@@ -216,6 +194,37 @@ INLINE void packed_rows(enum tr_wtype type, struct values v, int n_r, bool fetch
     store_rows(n_r, acc, y, ldy);
 }
 
+/* One panel for one row, from memory. */
+INLINE void one_row(enum tr_wtype type, const struct row_values *v, const uint8_t *panel,
+                    int n_blocks, struct rows x, float *y)
+{
+    struct tr_panel_shape shape = tr__panel_shape(type);
+    _Alignas(32) int8_t abs[TR_BLOCK];
+    __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    for (int b0 = 0; b0 < n_blocks; b0 += shape.blocks, panel += tr__group_bytes(type)) {
+        int blocks = TR_MIN(shape.blocks, n_blocks - b0);
+        const uint8_t *scales = panel + tr__scales_at(type);
+        struct row_d d[2] = {row_d_of(type, v, scales, 0), row_d_of(type, v, scales, 8)};
+        for (int b = 0; b < blocks; b++) {
+            const uint8_t *block = panel + (size_t)(b * shape.block_lines) * TR_LINE;
+            prefetch_from(block, shape.block_lines, AHEAD_OF_ONE);
+            if (b == shape.blocks - 1)
+                prefetch_from(scales, shape.scale_lines, AHEAD_OF_ONE);
+            size_t at = (size_t)(b0 + b);
+            struct row_block here = {.a = x.q8 + at * TR_BLOCK,
+                                     .abs = abs,
+                                     .scale = _mm256_set1_ps(x.scale[at]),
+                                     .sums = x.sum[at]};
+            if (row_is_signed(type))
+                _mm256_store_si256((__m256i *)(void *)abs,
+                                   _mm256_abs_epi8(load((const uint8_t *)(const void *)here.a)));
+            row_step(type, v, d, block, scales, b, &here, acc);
+        }
+    }
+    _mm256_storeu_ps(y, acc[0]);
+    _mm256_storeu_ps(y + 8, acc[1]);
+}
+
 /* n_blocks of a panel, from a whole group on, made ready. */
 INLINE void make_ready(enum tr_wtype type, struct values v, const uint8_t *group, int n_blocks,
                        struct ready *ret)
@@ -349,6 +358,18 @@ INLINE void many_rows(enum tr_wtype type, struct values v, const uint8_t *panel,
     }
 }
 
+/* One panel for n_r rows at once. */
+INLINE void several_rows(enum tr_wtype type, struct values v, int n_r, bool fetch,
+                         const uint8_t *panel, int n_blocks, struct rows x, float *y, size_t ldy)
+{
+    if (n_r > 1 || type == TR_W_Q8_0) {
+        packed_rows(type, v, n_r, fetch, panel, n_blocks, x, y, ldy);
+        return;
+    }
+    struct row_values row = row_values_of(type, v);
+    one_row(type, &row, panel, n_blocks, x, y);
+}
+
 INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k, int p0, int p1,
                  const struct tr_rows *x, int m, float *y, size_t ldy)
 {
@@ -362,7 +383,7 @@ INLINE void gemm(enum tr_wtype type, struct values v, const void *panels, int k,
         for (int r = 0; r < m; r += ROWS) {
             struct rows at = rows_from(x, r, 0);
             float *out = column + r * ldy;
-#define CALL(n) packed_rows(type, v, n, r == 0, panel, k / TR_BLOCK, at, out, ldy)
+#define CALL(n) several_rows(type, v, n, r == 0, panel, k / TR_BLOCK, at, out, ldy)
             if (tr__common(type)) {
                 ROWS_SWITCH_4(m - r, CALL)
             } else {

@@ -19,11 +19,11 @@ void tr__add_amx_gemm(struct tr_kernels *k);     /* gemm_amx.c */
 /* clang-format off */
 #define TR__LAYOUTS(X)                                                                             \
     X(Q8_0) X(Q4_0) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_1) X(Q5_0) X(Q5_1) X(IQ4_NL) X(MXFP4) X(NVFP4)    \
-    X(Q2_K) X(Q3_K) X(IQ4_XS) X(IQ2_S) X(TQ2_0)
+    X(Q2_K) X(Q3_K) X(IQ4_XS) X(IQ3_S) X(IQ2_S) X(TQ2_0)
 #define TR__QUANTS(X)                                                                              \
     X(Q8_0, Q8_0) X(Q4_0, Q4_0) X(Q4_K, Q4_K) X(Q5_K, Q5_K) X(Q6_K, Q6_K) X(Q4_1, Q4_1)            \
     X(Q5_0, Q5_0) X(Q5_1, Q5_1) X(IQ4_NL, IQ4_NL) X(MXFP4, MXFP4) X(NVFP4, NVFP4) X(Q2_K, Q2_K)    \
-    X(Q3_K, Q3_K) X(IQ4_XS, IQ4_XS) X(IQ3_XXS, IQ4_XS) X(IQ3_S, IQ4_XS) X(IQ2_XXS, IQ2_S)          \
+    X(Q3_K, Q3_K) X(IQ4_XS, IQ4_XS) X(IQ3_XXS, IQ4_XS) X(IQ3_S, IQ3_S) X(IQ2_XXS, IQ2_S)          \
     X(IQ2_XS, IQ2_S) X(IQ2_S, IQ2_S) X(IQ1_S, IQ2_S) X(IQ1_M, IQ2_S) X(TQ1_0, TQ2_0)               \
     X(TQ2_0, TQ2_0) X(Q1_0, TQ2_0) X(Q2_0, TQ2_0)
 /* clang-format on */

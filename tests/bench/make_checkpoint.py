@@ -1,8 +1,12 @@
 """Full-size checkpoints with random weights, for benchmarks.
 
     python make_checkpoint.py SHAPE TYPE OUT      SHAPE: nano, mini, small (8 layers of nano)
-                                                  TYPE: Q4_0 Q8_0 Q4_K Q5_K Q6_K BF16 -> a GGUF file OUT
-                                                        safetensors                   -> a BF16 folder OUT
+                                                  TYPE: Q4_0 Q8_0 Q4_K Q5_K Q6_K BF16 .. -> a GGUF file OUT
+                                                        Q4_K_M Q5_K_M Q3_K_M IQ4_XS Q4_0+imatrix,
+                                                        as llama-quantize mixes them      -> the same
+                                                        W4A16 (MLPs Q4_0, the rest BF16)  -> the same
+                                                        NVFP4+BF16 (experts NVFP4)        -> the same
+                                                        safetensors                       -> a BF16 folder OUT
 
 Weights are tiled from one random pool, so that a file is made at the speed of the disk; memory stays small. Packages:
 gguf, numpy.
@@ -53,7 +57,42 @@ K_SCALES = {
     "Q4_K": {0: halves(SPREAD / 147, SPREAD / 147 * 7.5), 4: K_MIDDLE},
     "Q5_K": {0: halves(SPREAD / 295, SPREAD / 295 * 15.5), 4: K_MIDDLE},
     "Q6_K": {208: halves(SPREAD / 2000)},
+    "Q3_K": {96: np.array([0x55] * 8 + [0xAA] * 4, np.uint8), 108: halves(SPREAD / 10)},
+    "Q2_K": {0: np.array([0x11] * 16, np.uint8), 80: halves(SPREAD / 1.1, SPREAD / 1.1 * 1.5)},
+    "IQ4_XS": {0: halves(SPREAD / 65), 2: np.array([0xAA] * 2 + [0x11] * 4, np.uint8)},
+    "NVFP4": {0: np.full(4, 0x08, np.uint8)},
 }
+
+
+def more_bits(i, n):
+    """The layers that llama-quantize gives a larger type in a mixture."""
+    return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
+
+
+def mix_types(mix, name, layer, n):
+    """The type of a matrix of a mixture: as llama-quantize chooses it for this architecture."""
+    part = name.split(".")[-2]
+    down, value, out = part.startswith("ffn_down"), part == "attn_v", part == "attn_output"
+    expert, mlp = part.endswith("_exps"), part.startswith("ffn_")
+    if mix == "W4A16":
+        return "Q4_0" if mlp else "BF16"
+    if mix == "NVFP4+BF16":
+        return "NVFP4" if expert else "BF16"
+    if part == "output":
+        return "Q6_K"
+    if mix in ("Q4_K_M", "Q5_K_M"):
+        return "Q6_K" if (down or value) and more_bits(layer, n) else mix[:4]
+    if mix == "Q3_K_M":
+        if value:
+            return "Q5_K" if layer < 2 else "Q4_K"
+        if down:
+            return "Q5_K" if layer < n // 16 else "Q4_K"
+        return "Q4_K" if out else "Q3_K"
+    if mix == "IQ4_XS":
+        return "Q5_K" if value or (down and layer < n // 8) else "IQ4_XS"
+    if mix == "Q4_0+imatrix":
+        return "Q4_1" if down and layer < n // 8 else "Q4_0"
+    return mix  # one type throughout
 
 
 class Pool:
@@ -164,18 +203,23 @@ def write_gguf(s, kind, out):
     w.add_eos_token_id(3)
     w.add_add_bos_token(False)
 
-    pool, quant = Pool(kind), gguf.GGMLQuantizationType[kind]
-    small = [(name, np.asarray(v, np.float32)) for name, _, v in vectors(s)]
+    pools = {}
+    plan = []  # (name, shape in bytes, pool)
     for name, _, shape in matrices(s):
-        raw = (*shape[:-1], pool.row_bytes(shape[-1]))
+        layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
+        k = mix_types(kind, name, layer, s["layers"])
+        pool = pools[k] if k in pools else pools.setdefault(k, Pool(k))
+        plan.append((name, (*shape[:-1], pool.row_bytes(shape[-1])), pool))
+    small = [(name, np.asarray(v, np.float32)) for name, _, v in vectors(s)]
+    for name, raw, pool in plan:
+        quant = gguf.GGMLQuantizationType[pool.kind]
         w.add_tensor_info(name, raw, np.dtype(np.uint8), int(np.prod(raw)), raw_dtype=quant)
     for name, v in small:
         w.add_tensor_info(name, v.shape, v.dtype, v.nbytes)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_ti_data_to_file()
-    for _, _, shape in matrices(s):
-        raw = (*shape[:-1], pool.row_bytes(shape[-1]))
+    for _, raw, pool in plan:
         w.write_tensor_data(np.concatenate(list(pool.take(int(np.prod(raw))))).reshape(raw))
     for _, v in small:
         w.write_tensor_data(v)

@@ -64,6 +64,9 @@ K_SCALES = {
 }
 
 
+MIXED = ("Q4_K_M", "Q5_K_M", "Q3_K_M", "IQ4_XS", "Q4_0+imatrix")
+
+
 def more_bits(i, n):
     """The layers that llama-quantize gives a larger type in a mixture."""
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
@@ -78,7 +81,7 @@ def mix_types(mix, name, layer, n):
         return "Q4_0" if mlp else "BF16"
     if mix == "NVFP4+BF16":
         return "NVFP4" if expert else "BF16"
-    if part == "output":
+    if part == "output" and mix in MIXED:
         return "Q6_K"
     if mix in ("Q4_K_M", "Q5_K_M"):
         return "Q6_K" if (down or value) and more_bits(layer, n) else mix[:4]

@@ -1,14 +1,16 @@
 /*
  * GBNF, llama-server's notation, and the EBNF of vLLM's users: `name ::= alternatives`, strings,
  * classes, groups, repetitions, `#` comments. A rule ends where the next `name ::=` begins, so line
- * ends are white space; EBNF also has strings in single quotes. Left recursion, look-ahead and
- * tokens by number are refused.
+ * ends are white space; EBNF also has strings in single quotes; <text> is the control token of that
+ * text. Left recursion, look-ahead and tokens by number are refused.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/grammar/compile.h"
 #include "engine/grammar/expr.h"
+#include "engine/grammar/vocab.h"
 #include "engine/text/unicode.h"
 
 enum { REPEAT_MAX = 1000000, MAX_RULES = 20000 };
@@ -28,6 +30,7 @@ struct bnf_parser {
     bool single_quotes;
     struct bnf_name *names;
     uint32_t n_names, names_cap;
+    char (*part_names)[16];
     uint32_t *table; /* indexes into names + 1 */
     uint32_t table_cap;
 };
@@ -264,6 +267,27 @@ static uint32_t parse_group(struct bnf_parser *p)
     return e;
 }
 
+/* A control token by its text: a rule, for its mark is no character. */
+static uint32_t parse_token(struct bnf_parser *p)
+{
+    struct tr__nodes *b = p->x.b;
+    const char *text = p->text + p->at, *end = memchr(text, '>', p->n - p->at);
+
+    if (!end || end == text + 1)
+        return fail(p, TR_EINVAL, "< without >");
+    if (text[1] == '[')
+        return fail(p, TR_EUNSUPPORTED, "tokens by number are not supported");
+    p->at += (size_t)(end - text) + 1;
+    uint32_t rule = tr__rule_new(b), outer = tr__rule_enter(b, rule), start;
+    start = tr__byte(b, TR__CONTROL, TR__CONTROL, 0,
+                     tr__text(b, text, (size_t)(end - text) + 1, tr__match(b)));
+    tr__rule_enter(b, outer);
+    if (!ok(p))
+        return 0;
+    b->rules[rule].start = start;
+    return tr__expr_call(&p->x, rule);
+}
+
 static uint32_t parse_atom(struct bnf_parser *p)
 {
     int c = peek(p);
@@ -280,8 +304,10 @@ static uint32_t parse_atom(struct bnf_parser *p)
         p->at++;
         return tr__expr_set(&p->x, &(struct tr__set){all, 2, 2});
     }
-    if (c == '<' || (c == '!' && p->at + 1 < p->n && p->text[p->at + 1] == '<'))
-        return fail(p, TR_EUNSUPPORTED, "tokens by name or number are not supported");
+    if (c == '<')
+        return parse_token(p);
+    if (c == '!' && p->at + 1 < p->n && p->text[p->at + 1] == '<')
+        return fail(p, TR_EUNSUPPORTED, "all tokens but one are not supported");
     n = name_length(p);
     if (n == 0)
         return fail(p, TR_EINVAL, "unexpected character");
@@ -394,7 +420,7 @@ static void parse_rules(struct bnf_parser *p)
     }
 }
 
-static void emit_rules(struct bnf_parser *p)
+static void emit_rules(struct bnf_parser *p, uint32_t n_parts)
 {
     struct tr__nodes *b = p->x.b;
 
@@ -407,11 +433,30 @@ static void emit_rules(struct bnf_parser *p)
             return;
         }
         tr__rule_enter(b, name->rule);
-        b->rules[name->rule].name = name->text;
-        b->rules[name->rule].name_bytes = (uint32_t)name->n;
+        if (i >= n_parts) {
+            b->rules[name->rule].name = name->text;
+            b->rules[name->rule].name_bytes = (uint32_t)name->n;
+        }
         uint32_t start = tr__emit(&p->x, name->expr, TR__SPELL_RAW, false, tr__match(b));
         if (ok(p))
             b->rules[name->rule].start = start;
+    }
+}
+
+/* The parts are the first names, with rules of their own. */
+static void take_parts(struct bnf_parser *p, const struct tr_grammar_source *source)
+{
+    uint32_t n = source->n_parts > 0 ? (uint32_t)source->n_parts : 0;
+
+    p->part_names = calloc(n + 1, sizeof(*p->part_names));
+    if (!p->part_names)
+        fail(p, TR_ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < n && ok(p); i++) {
+        snprintf(p->part_names[i], sizeof(p->part_names[i]), "part-%u", i);
+        find_name(p, p->part_names[i], strlen(p->part_names[i]));
+        uint32_t rule = ok(p) ? tr__compile_part(p->x.b, &source->parts[i]) : 0;
+        if (ok(p))
+            p->names[i].expr = tr__expr_call(&p->x, rule);
     }
 }
 
@@ -422,15 +467,17 @@ uint32_t tr__compile_bnf(struct tr__nodes *b, const struct tr_grammar_source *so
 
     tr__exprs_init(&p.x, b);
     p.single_quotes = source->kind == TR_GRAMMAR_EBNF;
+    take_parts(&p, source);
     parse_rules(&p);
     if (ok(&p))
         root = find_name(&p, "root", 4);
     if (ok(&p) && p.names[root].expr == 0)
         tr__nodes_fail(b, TR_EINVAL, NULL, "grammar: there is no rule \"root\"");
-    emit_rules(&p);
+    emit_rules(&p, source->n_parts > 0 ? (uint32_t)source->n_parts : 0);
     root = ok(&p) ? p.names[root].rule : 0;
     tr__exprs_done(&p.x);
     free(p.names);
+    free(p.part_names);
     free(p.table);
     return root;
 }

@@ -55,11 +55,15 @@ static void write_text(struct tr_buf *out, const struct tr_grammar_text *text)
 /* Different sources have different texts. */
 static void write_source(struct tr_buf *out, const struct tr_grammar_source *s)
 {
-    tr_buf_addf(out, "%d %d %d ", s->kind, s->compact, s->indent);
-    if (s->kind != TR_GRAMMAR_CHOICE)
+    bool words = s->kind == TR_GRAMMAR_CHOICE || s->kind == TR_GRAMMAR_TEXT;
+    tr_buf_addf(out, "%d %d %d %d %d %d %d ", s->kind, s->compact, s->indent, s->object, s->lenient,
+                words ? s->n_choices : 0, s->n_parts);
+    if (!words)
         write_text(out, &s->text);
-    for (int i = 0; s->kind == TR_GRAMMAR_CHOICE && i < s->n_choices; i++)
+    for (int i = 0; words && i < s->n_choices; i++)
         write_text(out, &s->choices[i]);
+    for (int i = 0; i < s->n_parts; i++)
+        write_source(out, &s->parts[i]);
 }
 
 /* Under the mutex: a reference to the grammar of that text; NULL if it is not there. */

@@ -197,6 +197,15 @@ static uint32_t emit_escape(struct tr__nodes *b, uint32_t c, uint32_t next)
     return tr__byte(b, '\\', '\\', 0, out);
 }
 
+/* The first character from c on that is written by an escape. */
+static uint32_t next_escape(uint32_t c, enum tr__spelling spelling)
+{
+    return c <= '"'                                    ? '"'
+           : c <= '<' && spelling == TR__SPELL_GUARDED ? '<'
+           : c <= '\\'                                 ? '\\'
+                                                       : TR__LAST_CHAR + 1;
+}
+
 uint32_t tr__emit_ranges(struct tr__nodes *b, const struct tr__range *r, uint32_t n,
                          enum tr__spelling spelling, unsigned flags, uint32_t next)
 {
@@ -213,14 +222,11 @@ uint32_t tr__emit_ranges(struct tr__nodes *b, const struct tr__range *r, uint32_
         for (uint32_t c = lo; c <= TR_MIN(hi, 0x1Fu); c++)
             out = tr__split(b, emit_escape(b, c, next), out);
         for (uint32_t from = TR_MAX(lo, 0x20u), to; from <= hi; from = to + 1) {
-            to = from <= '"' ? '"' - 1u : from <= '\\' ? '\\' - 1u : TR__LAST_CHAR;
-            if (from == '"' || from == '\\') {
-                to = from;
+            to = next_escape(from, spelling);
+            if (from == to)
                 out = tr__split(b, emit_escape(b, from, next), out);
-                continue;
-            }
-            to = TR_MIN(to, hi);
-            out = tr__split(b, emit_raw(b, from, to, flags, next), out);
+            else
+                out = tr__split(b, emit_raw(b, from, to = TR_MIN(to - 1, hi), flags, next), out);
         }
     }
     return out;

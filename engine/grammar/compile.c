@@ -1,10 +1,11 @@
 /* From the text of a grammar to the grammar: one front end a kind. */
 #include "engine/grammar/compile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar/expr.h"
+#include "engine/grammar/automaton.h"
 #include "engine/grammar/machine_internal.h"
 #include "engine/text/unicode.h"
 
@@ -88,6 +89,36 @@ static uint32_t compile_choice(struct tr__nodes *b, const struct tr_grammar_sour
     return rule;
 }
 
+/* Any text without the words. */
+static uint32_t compile_text(struct tr__nodes *b, const struct tr_grammar_source *source)
+{
+    struct tr__range all[] = {{0, 0xD7FF}, {0xE000, TR__LAST_CHAR}};
+    struct tr__exprs x;
+    struct tr__dfa d = {0}, word = {0};
+    uint32_t rule = tr__rule_new(b), outer = tr__rule_enter(b, rule), any, start;
+
+    tr__exprs_init(&x, b);
+    any = tr__expr_repeat(&x, tr__expr_set(&x, &(struct tr__set){all, 2, 2}), 0, TR__NO_LIMIT);
+    if (source->n_choices == 0) {
+        start = tr__emit(&x, any, TR__SPELL_RAW, false, tr__match(b));
+    } else {
+        tr__dfa_of(&x, any, TR__MATCH_WHOLE, TR__SPELL_RAW, &d);
+        for (int i = 0; i < source->n_choices && b->r == 0; i++) {
+            const struct tr_grammar_text *t = &source->choices[i];
+            tr__dfa_of(&x, tr__expr_text(&x, t->bytes, t->n), TR__MATCH_PART, TR__SPELL_RAW, &word);
+            tr__dfa_meet(b, &d, &word, true);
+        }
+        start = tr__dfa_emit(b, &d, tr__match(b));
+    }
+    tr__dfa_done(&d);
+    tr__exprs_done(&x);
+    tr__rule_enter(b, outer);
+    if (b->r)
+        return 0;
+    b->rules[rule].start = start;
+    return rule;
+}
+
 /* ---- the whole ---- */
 
 static uint32_t compile_source(struct tr__nodes *b, const struct tr_grammar_source *source)
@@ -101,13 +132,29 @@ static uint32_t compile_source(struct tr__nodes *b, const struct tr_grammar_sour
         return compile_choice(b, source);
     case TR_GRAMMAR_JSON_OBJECT:
     case TR_GRAMMAR_JSON_SCHEMA:
+    case TR_GRAMMAR_PARAMETERS:
         return tr__compile_schema(b, source);
+    case TR_GRAMMAR_TEXT:
+        return compile_text(b, source);
     case TR_GRAMMAR_GBNF:
     case TR_GRAMMAR_EBNF:
         return tr__compile_bnf(b, source);
     default:
         return tr__nodes_fail(b, TR_EUNSUPPORTED, NULL, "no such kind of grammar");
     }
+}
+
+uint32_t tr__compile_part(struct tr__nodes *b, const struct tr_grammar_source *source)
+{
+    uint32_t outer = b->rule, rule = compile_source(b, source);
+
+    b->rule = outer;
+    if (b->r && b->err && source->name) {
+        struct tr_err inner = *b->err;
+        tr_err_set(b->err, inner.code, NULL, "%s: %s", source->name, inner.msg);
+        snprintf(b->err->param, sizeof(b->err->param), "%s%s", source->name, inner.param);
+    }
+    return b->r ? 0 : rule;
 }
 
 /* A rule that no other calls, around `rule`: the machine's root. */

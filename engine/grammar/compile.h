@@ -9,7 +9,9 @@
 uint32_t tr__emit_words(struct tr__nodes *b, struct tr_grammar_text *words, uint32_t n,
                         uint32_t next);
 
-/* JSON Schema, or any object (schema.c). */
+/* A grammar inside another: its rule. Errors tell its name. */
+uint32_t tr__compile_part(struct tr__nodes *b, const struct tr_grammar_source *source);
+/* JSON Schema, any object, parameters (schema.c). */
 uint32_t tr__compile_schema(struct tr__nodes *b, const struct tr_grammar_source *source);
 /* GBNF and EBNF (bnf.c). */
 uint32_t tr__compile_bnf(struct tr__nodes *b, const struct tr_grammar_source *source);

@@ -52,8 +52,10 @@ struct tr__exprs {
 
 /* How characters are written. */
 enum tr__spelling {
-    TR__SPELL_RAW, /* UTF-8 */
-    TR__SPELL_JSON /* inside a JSON string: the escapes that JSON demands, the rest as it is */
+    TR__SPELL_RAW,     /* UTF-8 */
+    TR__SPELL_JSON,    /* inside a JSON string: the escapes that JSON demands, the rest as it is */
+    TR__SPELL_GUARDED, /* likewise, and < escaped, so that no tag is in it */
+    TR__SPELLINGS
 };
 
 void tr__exprs_init(struct tr__exprs *x, struct tr__nodes *b);

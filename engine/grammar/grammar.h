@@ -26,8 +26,8 @@ struct tr_grammar_vocab;
 
 /* ---- vocabulary ---- */
 
-/* The bytes of a token, NULL if the id has none; *ret_special: a control token, never matched by
- * its text. */
+/* The bytes of a token, NULL if the id has none or must never be; *ret_special: a control token,
+ * which only grammars that name it can have (GBNF: <its text>), and no text. */
 typedef const char *tr_grammar_piece_fn(const void *tokens, int32_t id, size_t *ret_n,
                                         bool *ret_special);
 
@@ -48,7 +48,10 @@ enum tr_grammar_kind {
     TR_GRAMMAR_REGEX,       /* ECMA subset without look-around and back-references, anchored */
     TR_GRAMMAR_CHOICE,      /* one of the choices, byte for byte */
     TR_GRAMMAR_GBNF,        /* llama-server's grammars; rule "root" */
-    TR_GRAMMAR_EBNF         /* vLLM's notation; rule "root" */
+    TR_GRAMMAR_EBNF,        /* vLLM's notation; rule "root" */
+    TR_GRAMMAR_TEXT,        /* any text in which none of the choices stands */
+    TR_GRAMMAR_PARAMETERS   /* the members of an object of a schema, as Qwen3-Coder writes them: see
+                             * engine/text/tools_xml.c, which reads the same values back */
 };
 
 /* Blanks that may follow a line feed between the tokens of a JSON text. */
@@ -62,8 +65,15 @@ struct tr_grammar_text {
 struct tr_grammar_source {
     enum tr_grammar_kind kind;
     struct tr_grammar_text text;           /* UTF-8 */
-    const struct tr_grammar_text *choices; /* TR_GRAMMAR_CHOICE only */
+    const struct tr_grammar_text *choices; /* TR_GRAMMAR_CHOICE and TR_GRAMMAR_TEXT only */
     int n_choices;
+    /* TR_GRAMMAR_GBNF: what the names part-0, part-1, ... stand for. Each schema is its own
+     * document. */
+    const struct tr_grammar_source *parts;
+    int n_parts;
+    const char *name; /* of a part: begins its errors' text and param; NULL = "" */
+    bool object;      /* TR_GRAMMAR_JSON_SCHEMA: and an object */
+    bool lenient;     /* a schema that can't be done (TR_EUNSUPPORTED) is any value or object */
     /* JSON: behind "{", "[", "," and ":" and before "}" and "]" stands nothing, one space, or a
      * line feed and at most `indent` blanks; with `compact`, nothing. Nowhere else is any. */
     bool compact;
@@ -101,11 +111,14 @@ enum { TR_GRAMMAR_ROLLBACK = 64 };
 /* Adds bytes (one token's) to the text as one step. TR_EINVAL: no text of the grammar begins so;
  * TR_EUNSUPPORTED: a bound was met. The state is untouched by a failure. */
 TR_NODISCARD int tr_grammar_advance(struct tr_grammar_state *s, const char *bytes, size_t n);
+/* The same for a control token of that text. */
+TR_NODISCARD int tr_grammar_advance_control(struct tr_grammar_state *s, const char *text, size_t n);
 /* Takes back the last n steps; TR_EINVAL if fewer can be. */
 TR_NODISCARD int tr_grammar_rollback(struct tr_grammar_state *s, int n);
 /* The text is complete as it stands. */
 bool tr_grammar_may_end(const struct tr_grammar_state *s);
-/* The bytes that must follow whatever happens, as far as cap; *ret_n may be 0. */
+/* The bytes that must follow whatever happens, as far as cap or the next control token; *ret_n may
+ * be 0. */
 TR_NODISCARD int tr_grammar_forced_bytes(struct tr_grammar_state *s, char *bytes, size_t cap,
                                          size_t *ret_n);
 

@@ -5,15 +5,19 @@
 
 #include "engine/grammar/schema_internal.h"
 
-void tr__json_spell(struct tr_buf *out, const char *text, size_t n)
+void tr__json_spell(struct tr_buf *out, enum tr__spelling spelling, const char *text, size_t n)
 {
     static const char short_of[] = "btn\0fr"; /* 8..13 */
 
+    if (spelling == TR__SPELL_RAW) {
+        tr_buf_add(out, text, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
         if (c == '"' || c == '\\')
             tr_buf_addf(out, "\\%c", c);
-        else if (c >= 0x20)
+        else if (c >= 0x20 && (c != '<' || spelling != TR__SPELL_GUARDED))
             tr_buf_addc(out, (char)c);
         else if (c >= 8 && c <= 13 && short_of[c - 8])
             tr_buf_addf(out, "\\%c", short_of[c - 8]);
@@ -42,7 +46,8 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-static void add_object(struct tr_buf *out, const struct tr_json *v, bool sorted)
+static void add_object(struct tr_buf *out, enum tr__spelling spelling, const struct tr_json *v,
+                       bool sorted)
 {
     size_t n = tr_json_size(v), i = 0;
     struct tr_json *members = malloc((n + 1) * sizeof(*members)), one;
@@ -58,15 +63,16 @@ static void add_object(struct tr_buf *out, const struct tr_json *v, bool sorted)
         qsort(members, i, sizeof(*members), by_key);
     for (size_t k = 0; k < i; k++) {
         tr_buf_adds(out, k > 0 ? ",\"" : "{\"");
-        tr__json_spell(out, members[k].key, members[k].key_bytes);
+        tr__json_spell(out, spelling, members[k].key, members[k].key_bytes);
         tr_buf_adds(out, "\":");
-        tr__json_text(out, &members[k], sorted);
+        tr__json_text(out, spelling, &members[k], sorted);
     }
     tr_buf_adds(out, i > 0 ? "}" : "{}");
     free(members);
 }
 
-void tr__json_text(struct tr_buf *out, const struct tr_json *v, bool sorted)
+void tr__json_text(struct tr_buf *out, enum tr__spelling spelling, const struct tr_json *v,
+                   bool sorted)
 {
     const char *text;
     bool value = false;
@@ -85,7 +91,7 @@ void tr__json_text(struct tr_buf *out, const struct tr_json *v, bool sorted)
     case TR_JSON_STRING:
         tr_buf_addc(out, '"');
         if (tr_json_as_string(v, &text, &n, NULL) == 0)
-            tr__json_spell(out, text, n);
+            tr__json_spell(out, spelling, text, n);
         tr_buf_addc(out, '"');
         break;
     case TR_JSON_ARRAY:
@@ -93,12 +99,12 @@ void tr__json_text(struct tr_buf *out, const struct tr_json *v, bool sorted)
         for (size_t i = 0; i < tr_json_size(v); i++) {
             struct tr_json one = tr_json_at(v, i);
             tr_buf_adds(out, i > 0 ? "," : "");
-            tr__json_text(out, &one, sorted);
+            tr__json_text(out, spelling, &one, sorted);
         }
         tr_buf_addc(out, ']');
         break;
     case TR_JSON_OBJECT:
-        add_object(out, v, sorted);
+        add_object(out, spelling, v, sorted);
         break;
     default:
         break;
@@ -112,8 +118,8 @@ bool tr__json_equal(const struct tr_json *a, const struct tr_json *b)
 
     if (tr_json_type(a) != tr_json_type(b))
         return false;
-    tr__json_text(&x, a, true);
-    tr__json_text(&y, b, true);
+    tr__json_text(&x, TR__SPELL_JSON, a, true);
+    tr__json_text(&y, TR__SPELL_JSON, b, true);
     equal =
         !x.oom && !y.oom && x.len == y.len && (x.len == 0 || memcmp(x.data, y.data, x.len) == 0);
     tr_buf_done(&x);

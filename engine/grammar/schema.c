@@ -104,7 +104,7 @@ uint32_t tr__schema_fail(struct tr__schema *s, int code, tr__site site, const ch
 
 static uint32_t hash_of(const struct tr__terms *t)
 {
-    uint64_t h = t->n;
+    uint64_t h = t->n + 0x10001u * (uint64_t)t->form;
 
     for (uint32_t i = 0; i < t->n; i++) {
         h = (h ^ (uintptr_t)(t->at[i].site ? t->at[i].site->node : NULL)) * 0x9E3779B97F4A7C15u;
@@ -117,7 +117,7 @@ static uint32_t hash_of(const struct tr__terms *t)
 
 static bool same(const struct tr__terms *a, const struct tr__terms *b)
 {
-    if (a->n != b->n)
+    if (a->n != b->n || a->form != b->form)
         return false;
     for (uint32_t i = 0; i < a->n; i++) {
         const struct tr__term *x = &a->at[i], *y = &b->at[i];
@@ -219,16 +219,27 @@ static uint32_t emit_code(struct tr__schema *s, uint32_t next)
 /* One character of a string, in any spelling. */
 uint32_t tr__emit_any_char(struct tr__schema *s, unsigned flags, uint32_t next)
 {
-    struct tr__range raw[] = {
-        {0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0xD7FF}, {0xE000, TR__LAST_CHAR}};
+    static const struct tr__range raw[] = {{0x20, '"' - 1},
+                                           {'"' + 1, '\\' - 1},
+                                           {'\\' + 1, 0xD7FF},
+                                           {0xE000, TR__LAST_CHAR}},
+                                  no_tags[] = {{0x20, '"' - 1},
+                                               {'"' + 1, '<' - 1},
+                                               {'<' + 1, '\\' - 1},
+                                               {'\\' + 1, 0xD7FF},
+                                               {0xE000, TR__LAST_CHAR}};
+    bool guarded = s->spelling == TR__SPELL_GUARDED;
     static const char letters[] = "\"\\/bfnrt";
     struct tr__nodes *b = s->b;
     uint32_t escape = emit_code(s, next);
 
     for (const char *c = letters; *c; c++)
         escape = tr__split(b, tr__byte(b, (uint8_t)*c, (uint8_t)*c, 0, next), escape);
-    return tr__split(b, tr__emit_ranges(b, raw, 4, TR__SPELL_RAW, flags, next),
-                     tr__byte(b, '\\', '\\', 0, escape));
+    if (guarded) /* not every clean character goes round */
+        next = tr__emit_ranges(b, no_tags, TR_ARRAY_LEN(no_tags), TR__SPELL_RAW, 0, next);
+    else
+        next = tr__emit_ranges(b, raw, TR_ARRAY_LEN(raw), TR__SPELL_RAW, flags, next);
+    return tr__split(b, next, tr__byte(b, '\\', '\\', 0, escape));
 }
 
 uint32_t tr__any_string(struct tr__schema *s)
@@ -289,31 +300,54 @@ static void done(struct tr__schema *s)
     free(s->known);
     free(s->table);
     free(s->named);
-    tr__dfa_done(&s->any);
+    for (size_t i = 0; i < TR_ARRAY_LEN(s->any); i++)
+        tr__dfa_done(&s->any[i]);
     tr__exprs_done(&s->x);
     tr_json_free(s->doc);
 }
 
-uint32_t tr__compile_schema(struct tr__nodes *b, const struct tr_grammar_source *source)
+static uint32_t compile(struct tr__nodes *b, const struct tr_grammar_source *source,
+                        const struct tr_grammar_text *text)
 {
-    static const char object[] = "{\"type\":\"object\"}";
-    struct tr__schema s = {.b = b, .source = source, .any_string = TR__NONE, .space = TR__NONE};
-    bool any = source->kind == TR_GRAMMAR_JSON_OBJECT;
-    struct tr__terms terms = {0};
+    bool parameters = source->kind == TR_GRAMMAR_PARAMETERS;
+    struct tr__schema s = {.b = b,
+                           .source = source,
+                           .spelling = parameters ? TR__SPELL_GUARDED : TR__SPELL_JSON,
+                           .any_string = TR__NONE,
+                           .space = TR__NONE};
+    struct tr__terms terms = {.form = parameters ? TR__FORM_PARAMETERS : TR__FORM_JSON};
     uint32_t root = 0;
 
-    if (source->indent < 0 || source->indent > TR_GRAMMAR_INDENT_MAX)
-        return tr__nodes_fail(b, TR_EINVAL, NULL, "indent is not 0 to %d", TR_GRAMMAR_INDENT_MAX);
     tr__exprs_init(&s.x, b);
-    b->r = tr_json_parse(&s.doc, any ? object : source->text.bytes,
-                         any ? sizeof(object) - 1 : source->text.n, b->err);
+    b->r = tr_json_parse(&s.doc, text->bytes, text->n, b->err);
     if (b->r == 0) {
         s.root = tr__keep(&s, tr_json_root(s.doc, NULL));
         tr__refs_collect(&s);
         tr__term_add(&s, &terms, TR__TERM_IS, s.root, NULL);
+        if (source->object || parameters)
+            tr__term_add(&s, &terms, TR__TERM_OBJECT, s.root, NULL);
         root = emit_all(&s, &terms);
         place_error(&s);
     }
     done(&s);
     return root;
+}
+
+uint32_t tr__compile_schema(struct tr__nodes *b, const struct tr_grammar_source *source)
+{
+    static const struct tr_grammar_text object = {"{\"type\":\"object\"}", 17}, any = {"{}", 2};
+    uint32_t outer = b->rule, root;
+
+    if (b->r)
+        return 0;
+    if (source->indent < 0 || source->indent > TR_GRAMMAR_INDENT_MAX)
+        return tr__nodes_fail(b, TR_EINVAL, NULL, "indent is not 0 to %d", TR_GRAMMAR_INDENT_MAX);
+    if (source->kind == TR_GRAMMAR_JSON_OBJECT)
+        return compile(b, source, &object);
+    root = compile(b, source, &source->text);
+    if (b->r != TR_EUNSUPPORTED || !source->lenient)
+        return root;
+    b->r = 0;
+    b->rule = outer;
+    return compile(b, source, &any);
 }

@@ -42,9 +42,18 @@ struct tr__term {
     const char *key;
 };
 
+/* How a value is written. */
+enum tr__form {
+    TR__FORM_JSON,
+    TR__FORM_PARAMETERS, /* an object: its members, each in tags */
+    TR__FORM_TEXT,       /* between tags: a string as it is */
+    TR__FORM_BARE        /* the same, or null */
+};
+
 struct tr__terms {
     struct tr__term *at; /* in the arena; grows by copying */
     uint32_t n, cap;
+    enum tr__form form;
 };
 
 struct tr__schema {
@@ -68,9 +77,10 @@ struct tr__schema {
         bool anchor;
     } * named;
     uint32_t n_named, named_cap;
-    struct tr__dfa any;  /* all strings, JSON-spelled; empty until needed */
-    uint32_t any_string; /* shared rules, TR__NONE until needed */
-    uint32_t space;      /* white space with indentation */
+    enum tr__spelling spelling;        /* of strings */
+    struct tr__dfa any[TR__SPELLINGS]; /* all strings, by spelling; empty until needed */
+    uint32_t any_string;               /* shared rules, TR__NONE until needed */
+    uint32_t space;                    /* white space with indentation */
 };
 
 /* ---- schema.c ---- */
@@ -143,6 +153,7 @@ struct tr__pattern {
 };
 
 struct tr__shape {
+    enum tr__form form;
     unsigned types;
     bool has_low, has_high, low_strict, high_strict;
     struct tr__decimal low, high;
@@ -182,20 +193,26 @@ bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, con
                         struct tr__terms *ret);
 /* The names that the propertyNames of an object's schemas allow; false if they say nothing. */
 bool tr__names_language(struct tr__schema *s, const struct tr__shape *object, struct tr__dfa *ret);
-/* Of a language of JSON-spelled names, and of a pattern. */
-bool tr__name_among(const struct tr__dfa *names, const char *name, size_t n);
+/* Of a language of names as they are spelled, and of a pattern. */
+bool tr__name_among(const struct tr__schema *s, const struct tr__dfa *names, const char *name,
+                    size_t n);
 bool tr__name_matches(struct tr__schema *s, const struct tr__pattern *p, const char *name,
                       size_t n);
+/* Not in JSON: a string that needs no quotes between tags. */
+uint32_t tr__emit_bare_string(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);
+/* No text between tags holds one of these. */
+extern const char *const tr__tags[3];
 /* The values of enum and const that the rest of the shape allows. */
 uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, uint32_t next);
 
 /* Canonical text of a value; equal values have equal texts. `sorted`: members by name. */
-void tr__json_text(struct tr_buf *out, const struct tr_json *v, bool sorted);
+void tr__json_text(struct tr_buf *out, enum tr__spelling spelling, const struct tr_json *v,
+                   bool sorted);
 bool tr__json_equal(const struct tr_json *a, const struct tr_json *b);
 /* Contents of a JSON string in its one canonical spelling. */
-void tr__json_spell(struct tr_buf *out, const char *text, size_t n);
+void tr__json_spell(struct tr_buf *out, enum tr__spelling spelling, const char *text, size_t n);
 
-/* The language of a pattern's strings, JSON-spelled. Errors name its site. */
+/* The language of a pattern's strings, as they are spelled. Errors name its site. */
 void tr__pattern_language(struct tr__schema *s, const struct tr__pattern *p, struct tr__dfa *ret);
 /* The pattern of a format that is enforced, NULL for others. */
 const char *tr__format_pattern(const char *name);

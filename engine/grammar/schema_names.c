@@ -38,19 +38,20 @@ bool tr__names_language(struct tr__schema *s, const struct tr__shape *object, st
             if (tr_json_as_string(&one, &text, &n, NULL) == 0)
                 tr__expr_append(&s->x, &list, tr__expr_text(&s->x, text, n));
         }
-        tr__dfa_of(&s->x, tr__expr_close(&s->x, TR__EXPR_ALT, list), TR__MATCH_WHOLE,
-                   TR__SPELL_JSON, &words);
+        tr__dfa_of(&s->x, tr__expr_close(&s->x, TR__EXPR_ALT, list), TR__MATCH_WHOLE, s->spelling,
+                   &words);
         tr__dfa_meet(s->b, ret, &words, false);
     }
     return true;
 }
 
-bool tr__name_among(const struct tr__dfa *names, const char *name, size_t n)
+bool tr__name_among(const struct tr__schema *s, const struct tr__dfa *names, const char *name,
+                    size_t n)
 {
     struct tr_buf spelled = {0};
     bool allowed;
 
-    tr__json_spell(&spelled, name, n);
+    tr__json_spell(&spelled, s->spelling, name, n);
     allowed = tr__dfa_accepts(names, spelled.len ? spelled.data : "", spelled.len);
     tr_buf_done(&spelled);
     return allowed;
@@ -62,7 +63,7 @@ bool tr__name_matches(struct tr__schema *s, const struct tr__pattern *p, const c
     bool match;
 
     tr__pattern_language(s, p, &d);
-    match = tr__name_among(&d, name, n);
+    match = tr__name_among(s, &d, name, n);
     tr__dfa_done(&d);
     return match;
 }

@@ -2,11 +2,14 @@
  * Objects: the properties in the order of the schema, then, where others are allowed, any further
  * ones. Each place between two properties is one node, so that many optional ones cost no more than
  * themselves. A name that is declared does not come back among the further ones.
+ *
+ * In tags, the braces, commas and colons are gone; so are names that a tag cannot hold.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"
+#include "engine/text/tools.h"
 
 enum { MAX_PATTERNS = 5 };
 
@@ -35,6 +38,7 @@ struct object {
     uint32_t *required_from; /* required properties at this place or behind */
     uint32_t min, max;
     bool counted, open; /* open: further properties */
+    bool tags;          /* TR__FORM_PARAMETERS */
     uint32_t close;     /* "}", then what follows */
     uint32_t further;   /* the first of further properties */
     uint32_t behind;    /* what follows one of them, a hole until the count is settled */
@@ -210,7 +214,22 @@ static bool terms_of(struct object *o, const struct tr__dfa *names, const char *
         if (x->kind == TR__TERM_LACKS)
             tr__term_add(o->s, t, TR__TERM_NOT, x->site, NULL);
     }
-    return (!names || tr__name_among(names, name, n)) && !has_false(t);
+    return (!names || tr__name_among(o->s, names, name, n)) && !has_false(t);
+}
+
+static bool fits_a_tag(const char *name, size_t n)
+{
+    return n > 0 && !memchr(name, '>', n) && !memchr(name, '\n', n) && !memchr(name, '\0', n);
+}
+
+/* How values of the property are written; name NULL: of those that are not declared. */
+static enum tr__form form_of(const struct object *o, const char *name)
+{
+    unsigned types = o->tags ? tr_tool_parameter_types(o->s->root, name) : TR_TOOL_OTHER;
+
+    return !(types & TR_TOOL_STRING) ? TR__FORM_JSON
+           : types == TR_TOOL_ANY    ? TR__FORM_TEXT
+                                     : TR__FORM_BARE;
 }
 
 bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, const char *name,
@@ -235,7 +254,9 @@ static bool settle_properties(struct object *o, const struct tr__dfa *names)
 
     for (uint32_t i = 0; i < o->n && o->s->b->r == 0; i++) {
         struct property *p = &o->properties[i];
-        p->forbidden |= !terms_of(o, names, p->name, p->bytes, &p->terms);
+        p->forbidden |= !terms_of(o, names, p->name, p->bytes, &p->terms) ||
+                        (o->tags && !fits_a_tag(p->name, p->bytes));
+        p->terms.form = form_of(o, p->name);
         possible &= !(p->forbidden && p->required);
     }
     return possible && o->s->b->r == 0;
@@ -243,11 +264,25 @@ static bool settle_properties(struct object *o, const struct tr__dfa *names)
 
 /* ---- further properties ---- */
 
+static uint32_t text(struct object *o, const char *words, uint32_t next)
+{
+    return tr__text(o->s->b, words, strlen(words), next);
+}
+
+/* The end of a key, the value, what is between it and the next key. */
 static uint32_t emit_key_end(struct object *o, const struct tr__terms *t, uint32_t behind)
 {
     struct tr__nodes *b = o->s->b;
 
-    return tr__text(b, "\":", 2, tr__space(o->s, tr__call(b, tr__rule_of(o->s, t), 0, behind)));
+    if (o->tags)
+        behind = text(o, "\n</parameter>\n", behind);
+    behind = tr__call(b, tr__rule_of(o->s, t), 0, behind);
+    return o->tags ? text(o, ">\n", behind) : text(o, "\":", tr__space(o->s, behind));
+}
+
+static uint32_t emit_key_begin(struct object *o, uint32_t next)
+{
+    return text(o, o->tags ? "<parameter=" : "\"", next);
 }
 
 /* The declared names as they are spelled. */
@@ -258,7 +293,7 @@ static struct tr_grammar_text *declared_names(struct object *o)
 
     for (uint32_t i = 0; words && i < o->n; i++) {
         tr_buf_clear(&spelled);
-        tr__json_spell(&spelled, o->properties[i].name, o->properties[i].bytes);
+        tr__json_spell(&spelled, o->s->spelling, o->properties[i].name, o->properties[i].bytes);
         char *copy = tr__alloc(o->s, spelled.len + 1);
         if (copy && spelled.len > 0)
             memcpy(copy, spelled.data, spelled.len);
@@ -285,6 +320,12 @@ static void further_names(struct object *o, const struct tr__dfa *names, unsigne
         tr__pattern_language(s, &o->patterns[i].pattern, &other);
         tr__dfa_meet(s->b, ret, &other, !(set >> i & 1));
     }
+    if (o->tags) {
+        static const char fitting[] = "[^>\n\\x00]+";
+        uint32_t e = tr__regex_parse(&s->x, fitting, sizeof(fitting) - 1, NULL);
+        tr__dfa_of(&s->x, e, TR__MATCH_WHOLE, TR__SPELL_RAW, &other);
+        tr__dfa_meet(s->b, ret, &other, false);
+    }
 }
 
 static void emit_further(struct object *o, const struct tr__dfa *names)
@@ -294,16 +335,15 @@ static void emit_further(struct object *o, const struct tr__dfa *names)
 
     for (unsigned set = 0; set < 1u << o->n_patterns && b->r == 0; set++) {
         struct tr__dfa keys = {0};
-        struct tr__terms t = {0};
+        struct tr__terms t = {.form = form_of(o, NULL)};
         for (uint32_t i = 0; i < o->shape->n_schemas; i++)
             add_terms(o, o->shape->schemas[i], NULL, set, &t);
         if (has_false(&t))
             continue;
         further_names(o, names, set, &keys);
         if (!tr__dfa_empty(&keys))
-            out = tr__split(
-                b, out,
-                tr__byte(b, '"', '"', 0, tr__dfa_emit(b, &keys, emit_key_end(o, &t, behind))));
+            out = tr__split(b, out,
+                            emit_key_begin(o, tr__dfa_emit(b, &keys, emit_key_end(o, &t, behind))));
         tr__dfa_done(&keys);
     }
     o->open = out != 0;
@@ -322,7 +362,7 @@ static uint32_t close_at(struct object *o, uint32_t place)
 
     if (o->required_from[place] > 0)
         return 0;
-    uint32_t end = tr__space(o->s, o->close);
+    uint32_t end = o->tags ? o->close : tr__space(o->s, o->close);
     return o->counted && !enough ? tr__min(b, o->min, end) : end;
 }
 
@@ -332,7 +372,8 @@ static uint32_t comma_to(struct object *o, uint32_t next)
 
     if (next == 0)
         return 0;
-    next = tr__byte(b, ',', ',', 0, tr__space(o->s, next));
+    if (!o->tags)
+        next = tr__byte(b, ',', ',', 0, tr__space(o->s, next));
     return o->counted ? tr__inc(b, o->max, next) : next;
 }
 
@@ -347,9 +388,8 @@ static uint32_t emit_place(struct object *o, uint32_t place, uint32_t later)
     if (p->forbidden)
         return later;
     behind = tr__split(b, comma_to(o, later), close_at(o, place + 1));
-    tr_buf_addc(&key, '"');
-    tr__json_spell(&key, p->name, p->bytes);
-    take = tr__text(b, key.data, key.len, emit_key_end(o, &p->terms, behind));
+    tr__json_spell(&key, o->s->spelling, p->name, p->bytes);
+    take = emit_key_begin(o, tr__text(b, key.data, key.len, emit_key_end(o, &p->terms, behind)));
     tr_buf_done(&key);
     if (p->required)
         return take;
@@ -358,6 +398,11 @@ static uint32_t emit_place(struct object *o, uint32_t place, uint32_t later)
     if (o->counted && !o->open && o->min + 1 > left && later)
         later = tr__min(b, o->min + 1 - left, later);
     return tr__split(b, take, later);
+}
+
+static uint32_t emit_open(struct object *o, uint32_t next)
+{
+    return o->tags ? next : tr__byte(o->s->b, '{', '{', 0, tr__space(o->s, next));
 }
 
 static uint32_t emit_members(struct object *o)
@@ -369,7 +414,7 @@ static uint32_t emit_members(struct object *o)
         next = emit_place(o, i, next);
     first = o->counted && next ? tr__inc(b, o->max, next) : next;
     first = tr__split(b, first, o->required_from[0] == 0 && o->min == 0 ? o->close : 0);
-    return tr__byte(b, '{', '{', 0, tr__space(o->s, first));
+    return emit_open(o, first);
 }
 
 /* Drops the forbidden properties; further names have been told before. */
@@ -418,15 +463,14 @@ static uint32_t emit_object(struct object *o, uint32_t next)
          possible = settle_properties(o, restricted ? &names : NULL);
     uint32_t start = 0;
 
-    o->close = tr__byte(o->s->b, '}', '}', 0, next);
+    o->close = o->tags ? next : tr__byte(o->s->b, '}', '}', 0, next);
     if (possible) {
         emit_further(o, restricted ? &names : NULL);
         compact(o);
         count_required(o);
         if (o->s->b->r == 0 && settle_count(o)) {
             tr__patch(o->s->b, o->behind, close_at(o, o->n), comma_to(o, o->further));
-            start = o->max == 0 ? tr__byte(o->s->b, '{', '{', 0, tr__space(o->s, o->close))
-                                : emit_members(o);
+            start = o->max == 0 ? emit_open(o, o->close) : emit_members(o);
         }
     }
     tr__dfa_done(&names);
@@ -435,19 +479,28 @@ static uint32_t emit_object(struct object *o, uint32_t next)
 
 uint32_t tr__emit_object(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
 {
-    struct object o = {
-        .s = s, .shape = shape, .min = shape->min_properties, .max = shape->max_properties};
+    struct object o = {.s = s,
+                       .shape = shape,
+                       .min = shape->min_properties,
+                       .max = shape->max_properties,
+                       .tags = shape->form == TR__FORM_PARAMETERS};
+    enum tr__spelling spelling = s->spelling;
     uint32_t rule, outer, start;
 
     read_names(&o);
     o.required_from = tr__alloc(s, (o.n + 1) * sizeof(*o.required_from));
     if (s->b->r)
         return 0;
-    if (o.min == 0 && o.max == TR__NO_LIMIT)
-        return emit_object(&o, next);
+    s->spelling = o.tags ? TR__SPELL_RAW : spelling; /* of the names */
+    if (o.min == 0 && o.max == TR__NO_LIMIT) {
+        start = emit_object(&o, next);
+        s->spelling = spelling;
+        return start;
+    }
     rule = tr__rule_new(s->b);
     outer = tr__rule_enter(s->b, rule);
     start = emit_object(&o, tr__match(s->b));
+    s->spelling = spelling;
     tr__rule_enter(s->b, outer);
     if (s->b->r)
         return 0;

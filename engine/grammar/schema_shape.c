@@ -277,7 +277,11 @@ static void apply_all(struct tr__schema *s, struct tr__shape *shape, tr__site sc
 void tr__shape_of(struct tr__schema *s, const struct tr__terms *t, struct tr__shape *ret)
 {
     memset(ret, 0, sizeof(*ret));
-    ret->types = TR__TYPE_ALL;
+    ret->form = t->form;
+    ret->types = t->form == TR__FORM_JSON         ? TR__TYPE_ALL
+                 : t->form == TR__FORM_PARAMETERS ? TR__TYPE_OBJECT
+                 : t->form == TR__FORM_TEXT       ? TR__TYPE_STRING
+                                                  : TR__TYPE_STRING | TR__TYPE_NULL;
     ret->max_length = ret->max_items = ret->max_properties = TR__NO_LIMIT;
     for (uint32_t i = 0; i < t->n && s->b->r == 0; i++) {
         const struct tr__term *x = &t->at[i];
@@ -354,7 +358,9 @@ uint32_t tr__emit_shape(struct tr__schema *s, const struct tr__terms *t)
     if (shape.types & TR__TYPE_NUMBER)
         out = tr__split(s->b, out, tr__emit_number(s, &shape, next));
     if (shape.types & TR__TYPE_STRING)
-        out = tr__split(s->b, out, tr__emit_string(s, &shape, next));
+        out = tr__split(s->b, out,
+                        shape.form >= TR__FORM_TEXT ? tr__emit_bare_string(s, &shape, next)
+                                                    : tr__emit_string(s, &shape, next));
     if (shape.types & TR__TYPE_ARRAY)
         out = tr__split(s->b, out, tr__emit_array(s, &shape, next));
     if (shape.types & TR__TYPE_OBJECT)

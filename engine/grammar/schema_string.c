@@ -64,8 +64,7 @@ static uint32_t parse(struct tr__schema *s, const struct tr__pattern *p)
 
 void tr__pattern_language(struct tr__schema *s, const struct tr__pattern *p, struct tr__dfa *ret)
 {
-    tr__dfa_of(&s->x, parse(s, p), p->whole ? TR__MATCH_WHOLE : TR__MATCH_PART, TR__SPELL_JSON,
-               ret);
+    tr__dfa_of(&s->x, parse(s, p), p->whole ? TR__MATCH_WHOLE : TR__MATCH_PART, s->spelling, ret);
 }
 
 /* Strings of min..max characters: as many copies of the automaton of one character. */
@@ -75,7 +74,7 @@ static void length_dfa(struct tr__schema *s, uint32_t min, uint32_t max, struct 
     uint32_t copies = endless ? min : max, inner, n;
     struct tr__dfa one = {0};
 
-    tr__dfa_of(&s->x, any_chars(s, 1, 1), TR__MATCH_WHOLE, TR__SPELL_JSON, &one);
+    tr__dfa_of(&s->x, any_chars(s, 1, 1), TR__MATCH_WHOLE, s->spelling, &one);
     inner =
         one.n -
         1; /* states of a copy: all but the dead one; accepting ones are the next copy's start */
@@ -117,9 +116,11 @@ static uint32_t words_of(struct tr__schema *s, const struct tr__shape *shape)
 
 const struct tr__dfa *tr__any_language(struct tr__schema *s)
 {
-    if (s->any.n == 0)
-        tr__dfa_of(&s->x, any_chars(s, 0, TR__NO_LIMIT), TR__MATCH_WHOLE, TR__SPELL_JSON, &s->any);
-    return &s->any;
+    struct tr__dfa *any = &s->any[s->spelling];
+
+    if (any->n == 0)
+        tr__dfa_of(&s->x, any_chars(s, 0, TR__NO_LIMIT), TR__MATCH_WHOLE, s->spelling, any);
+    return any;
 }
 
 /* All but the length. */
@@ -134,7 +135,7 @@ static void language(struct tr__schema *s, const struct tr__shape *shape, struct
         tr__dfa_meet(s->b, ret, &other, shape->patterns[i].without);
     }
     if (words) {
-        tr__dfa_of(&s->x, words, TR__MATCH_WHOLE, TR__SPELL_JSON, &other);
+        tr__dfa_of(&s->x, words, TR__MATCH_WHOLE, s->spelling, &other);
         tr__dfa_meet(s->b, ret, &other, true);
     }
 }
@@ -152,23 +153,24 @@ void tr__string_language(struct tr__schema *s, const struct tr__shape *shape, st
     }
 }
 
-/* Counted where that is exact, else the lengths are part of the automaton. */
-static uint32_t emit_language(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
+/* d, emptied, with the lengths of the shape: counted where that is exact, else as part of the
+ * automaton. */
+static uint32_t emit_language(struct tr__schema *s, const struct tr__shape *shape,
+                              struct tr__dfa *d, uint32_t next)
 {
-    struct tr__dfa d = {0}, lengths = {0};
+    struct tr__dfa lengths = {0};
     uint32_t out = 0;
 
-    language(s, shape, &d);
     if (shape->max_length == TR__NO_LIMIT ||
-        !tr__dfa_emit_counted(s->b, &d, tr__any_language(s), shape->min_length, shape->max_length,
+        !tr__dfa_emit_counted(s->b, d, tr__any_language(s), shape->min_length, shape->max_length,
                               next, &out)) {
         if (shape->min_length > 0 || shape->max_length != TR__NO_LIMIT) {
             length_dfa(s, shape->min_length, shape->max_length, &lengths);
-            tr__dfa_meet(s->b, &d, &lengths, false);
+            tr__dfa_meet(s->b, d, &lengths, false);
         }
-        out = tr__dfa_emit(s->b, &d, next);
+        out = tr__dfa_emit(s->b, d, next);
     }
-    tr__dfa_done(&d);
+    tr__dfa_done(d);
     return out;
 }
 
@@ -177,6 +179,7 @@ uint32_t tr__emit_string(struct tr__schema *s, const struct tr__shape *shape, ui
     const struct tr__pattern *p = &shape->patterns[0];
     bool sized = shape->min_length > 0 || shape->max_length != TR__NO_LIMIT;
     bool words = words_of(s, shape) != 0;
+    struct tr__dfa d = {0};
 
     if (shape->min_length > shape->max_length)
         return 0;
@@ -185,7 +188,32 @@ uint32_t tr__emit_string(struct tr__schema *s, const struct tr__shape *shape, ui
     if (shape->n_patterns == 1 && !words && !sized && !p->without) {
         uint32_t e = parse(s, p);
         return quote(s, tr__emit_match(&s->x, e, p->whole ? TR__MATCH_WHOLE : TR__MATCH_PART,
-                                       TR__SPELL_JSON, false, quote(s, next)));
+                                       s->spelling, false, quote(s, next)));
     }
-    return quote(s, emit_language(s, shape, quote(s, next)));
+    language(s, shape, &d);
+    return quote(s, emit_language(s, shape, &d, quote(s, next)));
+}
+
+/* ---- between tags ---- */
+
+const char *const tr__tags[3] = {"</parameter>", "</function>", "<parameter="};
+
+uint32_t tr__emit_bare_string(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
+{
+    enum tr__spelling spelling = s->spelling;
+    struct tr__dfa d = {0}, tag = {0};
+    uint32_t out;
+
+    if (shape->min_length > shape->max_length)
+        return 0;
+    s->spelling = TR__SPELL_RAW;
+    language(s, shape, &d);
+    for (size_t i = 0; i < TR_ARRAY_LEN(tr__tags) && s->b->r == 0; i++) {
+        uint32_t e = tr__expr_text(&s->x, tr__tags[i], strlen(tr__tags[i]));
+        tr__dfa_of(&s->x, e, TR__MATCH_PART, TR__SPELL_RAW, &tag);
+        tr__dfa_meet(s->b, &d, &tag, true);
+    }
+    out = emit_language(s, shape, &d, next);
+    s->spelling = spelling;
+    return out;
 }

@@ -41,7 +41,7 @@ void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind 
 static struct tr__terms copy_without(struct tr__schema *s, const struct tr__terms *t,
                                      uint32_t without)
 {
-    struct tr__terms out = {0};
+    struct tr__terms out = {.form = t->form};
 
     for (uint32_t i = 0; i < t->n; i++)
         if (i != without)
@@ -397,7 +397,7 @@ static uint32_t split(struct tr__schema *s, const struct tr__terms *all, uint32_
 bool tr__open_terms(struct tr__schema *s, const struct tr__terms *t, struct tr__terms *ret,
                     bool *ret_splits)
 {
-    struct opening o = {.s = s};
+    struct opening o = {.s = s, .out.form = t->form};
 
     for (uint32_t i = 0; i < t->n && s->b->r == 0; i++) {
         if (t->at[i].kind == TR__TERM_IS)

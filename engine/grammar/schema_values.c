@@ -61,7 +61,7 @@ static bool string_holds(struct tr__schema *s, const struct tr__shape *shape, tr
     only.max_length = TR__NO_LIMIT;
     only.n_excluded = 0;
     tr__string_language(s, &only, &d);
-    tr__json_spell(&spelled, text, n);
+    tr__json_spell(&spelled, s->spelling, text, n);
     holds = tr__dfa_accepts(&d, spelled.len ? spelled.data : "", spelled.len);
     tr_buf_done(&spelled);
     tr__dfa_done(&d);
@@ -251,7 +251,7 @@ static uint32_t emit_value(struct tr__schema *s, const struct tr_json *v, uint32
     struct tr_buf text = {0};
 
     if (!object && tr_json_type(v) != TR_JSON_ARRAY) {
-        tr__json_text(&text, v, false);
+        tr__json_text(&text, s->spelling, v, false);
         next = tr__text(b, text.data, text.len, next);
         tr_buf_done(&text);
         return next;
@@ -271,7 +271,7 @@ static uint32_t emit_value(struct tr__schema *s, const struct tr_json *v, uint32
         if (object) {
             tr_buf_clear(&text);
             tr_buf_addc(&text, '"');
-            tr__json_spell(&text, members[i].key, members[i].key_bytes);
+            tr__json_spell(&text, s->spelling, members[i].key, members[i].key_bytes);
             tr_buf_adds(&text, "\":");
             next = tr__text(b, text.data, text.len, tr__space(s, next));
         }
@@ -293,6 +293,31 @@ static bool allowed(struct tr__schema *s, const struct tr__shape *shape, tr__sit
     return shape_holds(s, shape, value, 0);
 }
 
+/* The one text of a value that is no list of values; false: it cannot stand between tags. */
+static bool word_of(struct tr__schema *s, enum tr__form form, tr__site v,
+                    struct tr_grammar_text *ret)
+{
+    bool bare = form >= TR__FORM_TEXT && tr_json_type(v) == TR_JSON_STRING, fits = true;
+    struct tr_buf text = {0};
+
+    tr__json_text(&text, s->spelling, v, false);
+    if (bare) {
+        const char *string = "";
+        size_t n = 0;
+        tr_buf_clear(&text);
+        fits = tr_json_as_string(v, &string, &n, NULL) == 0;
+        tr_buf_add(&text, string, n);
+    }
+    for (size_t i = 0; bare && i < TR_ARRAY_LEN(tr__tags); i++)
+        fits &= !text.len || !memmem(text.data, text.len, tr__tags[i], strlen(tr__tags[i]));
+    char *copy = tr__alloc(s, text.len + 1);
+    if (copy && text.len > 0)
+        memcpy(copy, text.data, text.len);
+    *ret = (struct tr_grammar_text){copy, copy ? text.len : 0};
+    tr_buf_done(&text);
+    return fits && copy;
+}
+
 uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
 {
     tr__site list = shape->lists[0];
@@ -300,21 +325,19 @@ uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, ui
     struct tr_grammar_text *words = tr__alloc(s, (n + 1) * sizeof(*words));
     uint32_t n_words = 0, out = 0;
 
+    if (shape->form == TR__FORM_PARAMETERS)
+        return tr__schema_fail(s, TR_EUNSUPPORTED, list, NULL,
+                               "whole values of arguments are not supported in calls of this form");
+
     for (size_t i = 0; words && i < n && tr__spend(s->b, 10); i++) {
         tr__site v = shape->list_is_const[0] ? list : tr__keep(s, tr_json_at(list, i));
-        struct tr_buf text = {0};
         if (!v || !allowed(s, shape, v))
             continue;
         if (tr_json_type(v) == TR_JSON_ARRAY || tr_json_type(v) == TR_JSON_OBJECT) {
             out = tr__split(s->b, out, emit_value(s, v, next));
             continue;
         }
-        tr__json_text(&text, v, false);
-        char *copy = tr__alloc(s, text.len + 1);
-        if (copy && text.len > 0)
-            memcpy(copy, text.data, text.len);
-        words[n_words++] = (struct tr_grammar_text){copy, copy ? text.len : 0};
-        tr_buf_done(&text);
+        n_words += word_of(s, shape->form, v, &words[n_words]);
     }
     if (s->b->r)
         return 0;

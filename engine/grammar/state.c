@@ -191,22 +191,29 @@ int tr__retry(struct tr_grammar *g)
     return r;
 }
 
-int tr_grammar_advance(struct tr_grammar_state *s, const char *bytes, size_t n)
+/* The configuration behind the bytes, and with `control` behind that mark before them. */
+static uint32_t run(struct tr_grammar *g, uint32_t config, bool control, const char *bytes,
+                    size_t n)
+{
+    if (control)
+        config = tr__step(g, config, TR__CONTROL);
+    for (size_t i = 0; i < n && config; i++)
+        config = tr__step(g, config, (uint8_t)bytes[i]);
+    return config;
+}
+
+static int advance(struct tr_grammar_state *s, bool control, const char *bytes, size_t n)
 {
     struct tr_grammar *g = enter(s);
-    uint32_t config = s->config;
-    bool again = false;
+    uint32_t config = s->config ? run(g, s->config, control, bytes, n) : TR__DEAD;
 
-    for (size_t i = 0; i < n && config; i++) {
-        config = tr__step(g, config, (uint8_t)bytes[i]);
-        if (g->r) {
-            int r = again ? TR_EUNSUPPORTED : tr__retry(g);
-            if (r < 0)
-                return leave(g, r);
-            again = true;
-            config = s->config;
-            i = SIZE_MAX;
-        }
+    if (g->r) {
+        int r = tr__retry(g);
+        if (r < 0)
+            return leave(g, r);
+        config = run(g, s->config, control, bytes, n);
+        if (g->r)
+            return leave(g, g->r == TR_ENOMEM ? TR_ENOMEM : TR_EUNSUPPORTED);
     }
     if (!config)
         return leave(g, s->config ? TR_EINVAL : TR_EUNSUPPORTED);
@@ -215,6 +222,16 @@ int tr_grammar_advance(struct tr_grammar_state *s, const char *bytes, size_t n)
     s->n_past = TR_MIN(s->n_past + 1, TR_GRAMMAR_ROLLBACK);
     s->config = config;
     return leave(g, 0);
+}
+
+int tr_grammar_advance(struct tr_grammar_state *s, const char *bytes, size_t n)
+{
+    return advance(s, false, bytes, n);
+}
+
+int tr_grammar_advance_control(struct tr_grammar_state *s, const char *text, size_t n)
+{
+    return advance(s, true, text, n);
 }
 
 int tr_grammar_rollback(struct tr_grammar_state *s, int n)
@@ -252,7 +269,7 @@ static int only_byte(const struct tr__config *c)
             return -1;
         only = 32 * i + __builtin_ctz(c->allowed[i]);
     }
-    return c->accept ? -1 : only;
+    return c->accept || only == TR__CONTROL ? -1 : only;
 }
 
 int tr_grammar_forced_bytes(struct tr_grammar_state *s, char *bytes, size_t cap, size_t *ret_n)

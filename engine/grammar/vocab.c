@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/buf.h"
 #include "engine/text/unicode.h"
 
 enum { MAX_TRIE = 0xFFFFFF }; /* a node's size has 24 bits */
@@ -44,8 +45,24 @@ static int compare(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
+/* Control tokens as the machine sees them: the mark, then their text. */
+static int spell_controls(struct tr_buf *out, int n_ids, tr_grammar_piece_fn *piece,
+                          const void *arg)
+{
+    for (int i = 0; i < n_ids; i++) {
+        size_t n = 0;
+        bool special = false;
+        const char *s = piece(arg, i, &n, &special);
+        if (!s || !special || n == 0 || n >= TR__TOKEN_MAX)
+            continue;
+        tr_buf_addc(out, (char)TR__CONTROL);
+        tr_buf_add(out, s, n);
+    }
+    return out->oom ? TR_ENOMEM : 0;
+}
+
 static uint32_t read_tokens(struct token *tokens, int n_ids, tr_grammar_piece_fn *piece,
-                            const void *arg)
+                            const void *arg, const char *controls)
 {
     uint32_t n = 0;
 
@@ -53,8 +70,13 @@ static uint32_t read_tokens(struct token *tokens, int n_ids, tr_grammar_piece_fn
         size_t bytes = 0;
         bool special = false;
         const char *s = piece(arg, i, &bytes, &special);
-        if (!s || special || bytes == 0 || bytes > TR__TOKEN_MAX)
+        if (!s || bytes == 0 || bytes + special > TR__TOKEN_MAX ||
+            (!special && memchr(s, TR__CONTROL, bytes)))
             continue;
+        if (special) {
+            s = controls;
+            controls += ++bytes;
+        }
         tokens[n] = (struct token){s, 0, (uint32_t)bytes, (uint32_t)i, clean_chars(s, bytes)};
         for (unsigned k = 0; k < 8; k++)
             tokens[n].head = tokens[n].head << 8 | (k < bytes ? (uint8_t)s[k] : 0);
@@ -204,13 +226,16 @@ int tr_grammar_vocab_open(struct tr_grammar_vocab **ret, int n_ids, tr_grammar_p
 {
     struct tr_grammar_vocab *v = n_ids > 0 ? calloc(1, sizeof(*v)) : NULL;
     struct token *list = n_ids > 0 ? malloc((size_t)n_ids * sizeof(*list)) : NULL;
+    struct tr_buf controls = {0};
     uint32_t n;
     int r = n_ids > 0 ? TR_ENOMEM : TR_EINVAL;
 
-    if (v && list) {
+    if (v && list)
+        r = spell_controls(&controls, n_ids, piece, tokens);
+    if (r == 0) {
         v->n_ids = n_ids;
         v->words = (n_ids + 63) / 64;
-        n = read_tokens(list, n_ids, piece, tokens);
+        n = read_tokens(list, n_ids, piece, tokens, controls.data);
         for (uint32_t i = 0; i < n; i++)
             v->longest = TR_MAX(v->longest, list[i].n);
         r = build_trie(&v->all, list, n, false);
@@ -220,6 +245,7 @@ int tr_grammar_vocab_open(struct tr_grammar_vocab **ret, int n_ids, tr_grammar_p
             r = build_clean(v, list, n);
     }
     free(list);
+    tr_buf_done(&controls);
     if (r < 0) {
         tr_grammar_vocab_close(v);
         return r;

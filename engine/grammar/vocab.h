@@ -12,6 +12,7 @@
 #include "engine/grammar/grammar.h"
 
 enum {
+    TR__CONTROL = 0xFF,      /* the byte, of no text, that stands before a control token's text */
     TR__TOKEN_MAX = 255,     /* bytes; longer tokens are left out */
     TR__CLEAN_SETS = 17,     /* ready sets: at most 0..16 characters */
     TR__ORDER_MORE = 1 << 30 /* in order: the next one has the same bytes */

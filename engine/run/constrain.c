@@ -15,13 +15,16 @@ static bool is_end(const struct tr_engine *e, int32_t id)
     return false;
 }
 
-/* Tags are not said by their text: who parses the answer would take them for what they open. */
+/* Tags are not said by their text: who parses the answer would take them for what they open. Ends
+ * are the engine's affair. */
 static const char *piece(const void *engine, int32_t id, size_t *ret_n, bool *ret_special)
 {
     const struct tr_engine *e = engine;
+    if (is_end(e, id))
+        return NULL;
     const char *bytes = tr_tokenizer_piece(e->tokenizer, id, ret_n, ret_special);
     if (bytes)
-        *ret_special |= is_end(e, id) || tr_tokenizer_is_added(e->tokenizer, id);
+        *ret_special |= tr_tokenizer_is_added(e->tokenizer, id);
     return bytes;
 }
 
@@ -165,8 +168,9 @@ int tr__constrain_follow(const struct tr_engine *e, struct choice *c, int32_t id
 {
     const char *after = c->request->job->grammar_after;
     size_t n = 0, at = 0;
-    const char *bytes = tr_tokenizer_piece(e->tokenizer, id, &n, NULL);
-    if (is_end(e, id))
+    bool control = false;
+    const char *bytes = piece(e, id, &n, &control);
+    if (!bytes)
         return 0;
     if (c->unbound) {
         while (at < n && c->unbound) {
@@ -178,6 +182,7 @@ int tr__constrain_follow(const struct tr_engine *e, struct choice *c, int32_t id
     }
     if (at == n)
         return 0;
-    int r = tr_grammar_advance(c->grammar, bytes + at, n - at);
+    int r = control ? tr_grammar_advance_control(c->grammar, bytes, n)
+                    : tr_grammar_advance(c->grammar, bytes + at, n - at);
     return r < 0 ? fail(r, ret_why) : 0;
 }

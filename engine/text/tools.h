@@ -21,6 +21,49 @@ enum tr_tool_format { TR_TOOL_NONE, TR_TOOL_HERMES, TR_TOOL_XML };
 /* The format that a chat template teaches the model. */
 enum tr_tool_format tr_tool_format_of(const char *template_source, size_t n);
 
+/* Of a value, as far as a schema tells. */
+enum { TR_TOOL_OTHER = 1, TR_TOOL_STRING = 2, TR_TOOL_NULLED = 4, TR_TOOL_ANY = 7 };
+
+/* Each parameter that is named, perhaps more than once. */
+typedef void tr_tool_name_fn(void *arg, const char *name);
+void tr_tool_parameter_names(const struct tr_json *parameters, tr_tool_name_fn *fn, void *arg);
+/* At least the types of a parameter's values, by the schema of all parameters: through its local
+ * references, unions and values. name NULL: of parameters that it does not name. */
+unsigned tr_tool_parameter_types(const struct tr_json *parameters, const char *name);
+
+/* ---- calls as a grammar ---- */
+
+enum tr_tool_demand {
+    TR_TOOL_FORCED, /* the answer is calls */
+    TR_TOOL_BESIDE, /* calls, or the rule part-N */
+    TR_TOOL_FREE    /* the rule part-N, then calls if any; thoughts before it */
+};
+
+struct tr_tool_name {
+    const char *text;
+    size_t n;
+};
+
+struct tr_tool_grammar {
+    enum tr_tool_format format; /* not TR_TOOL_NONE */
+    enum tr_tool_demand demand;
+    const struct tr_tool_name
+        *names; /* of N functions; the arguments of the i-th are rule part-i */
+    int n_names;
+    bool parallel; /* more than one call */
+    /* Tags that are control tokens, not text. */
+    bool call_tokens, thought_tokens;
+};
+
+#define TR_TOOL_OPEN  "<tool_call>"
+#define TR_TOOL_CLOSE "</tool_call>"
+
+/* Writes GBNF of answers that the parser below reads as calls of these functions. out->oom says
+ * whether memory was left. */
+void tr_tool_grammar_write(struct tr_buf *out, const struct tr_tool_grammar *g);
+
+/* ---- calls from an answer ---- */
+
 enum tr_tool_event_kind {
     TR_TOOL_CONTENT,   /* text: the next part of the answer's content */
     TR_TOOL_CALL,      /* index: a call begins; text: its name */

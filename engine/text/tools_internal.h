@@ -4,9 +4,6 @@
 
 #include "engine/text/tools.h"
 
-#define TR_TOOL_OPEN  "<tool_call>"
-#define TR_TOOL_CLOSE "</tool_call>"
-
 struct tr_tool_call {
     struct tr_buf name, arguments;
 };

@@ -61,7 +61,7 @@ enum tr_tool_found tr_tool_scan_xml(struct tr_tool_parser *p, size_t *ret_end, s
 
 /* Where the types of a function's parameters stand. */
 struct types {
-    struct tr_json tool, function, parameters, properties;
+    struct tr_json tool, function, parameters;
 };
 
 static void find_types(struct types *t, const struct tr_json *tools, const char *name)
@@ -75,39 +75,8 @@ static void find_types(struct types *t, const struct tr_json *tools, const char 
         if (tr_json_string(&t->function, "name", &s, NULL, NULL) < 0 || strcmp(s, name) != 0)
             continue;
         t->parameters = tr_json_get(&t->function, "parameters");
-        t->properties = tr_json_get(&t->parameters, "properties");
         return;
     }
-}
-
-enum { OTHER = 1, STRING = 2, NULLED = 4 }; /* types a schema allows */
-
-static unsigned type_bit(const struct tr_json *v)
-{
-    const char *s;
-    if (tr_json_as_string(v, &s, NULL, NULL) < 0)
-        return 0;
-    return strcmp(s, "string") == 0 ? STRING : strcmp(s, "null") == 0 ? NULLED : OTHER;
-}
-
-/* The types in `type`, and in the branches of anyOf and oneOf. */
-static unsigned types_of(const struct tr_json *schema, int depth)
-{
-    static const char *const unions[] = {"anyOf", "oneOf"};
-    struct tr_json type = tr_json_get(schema, "type");
-    unsigned types = type_bit(&type);
-    for (size_t i = 0; i < tr_json_size(&type); i++) {
-        struct tr_json one = tr_json_at(&type, i);
-        types |= type_bit(&one);
-    }
-    for (size_t u = 0; depth > 0 && u < TR_ARRAY_LEN(unions); u++) {
-        struct tr_json branches = tr_json_get(schema, unions[u]);
-        for (size_t i = 0; i < tr_json_size(&branches); i++) {
-            struct tr_json branch = tr_json_at(&branches, i);
-            types |= types_of(&branch, depth - 1);
-        }
-    }
-    return types;
 }
 
 static bool is_json(const char *s, size_t n)
@@ -131,8 +100,8 @@ static void put_value(struct tr_buf *out, const char *s, size_t n, unsigned type
     size_t begin = tr_tool_skip_space(s, 0, n), end = n;
     while (end > begin && tr_tool_skip_space(s, end - 1, end) == end)
         end--;
-    bool null = types & NULLED && same_word(s + begin, end - begin, "null");
-    if (!null && (types == 0 || types & STRING)) {
+    bool null = types & TR_TOOL_NULLED && same_word(s + begin, end - begin, "null");
+    if (!null && (types == 0 || types & TR_TOOL_STRING)) {
         tr_json_quote(out, s, n);
         return;
     }
@@ -274,13 +243,11 @@ static void put_parameters(struct tr_buf *out, const struct parameters *list,
         const struct parameter *p = &list->items[i];
         tr_buf_clear(&key);
         tr_buf_add(&key, p->key, p->key_bytes);
-        struct tr_json schema = {0};
-        if (!key.oom)
-            schema = tr_json_get(&types->properties, key.data);
+        unsigned known = key.oom ? 0 : tr_tool_parameter_types(&types->parameters, key.data);
         tr_buf_adds(out, i > 0 ? ", " : "");
         tr_json_quote(out, p->key, p->key_bytes);
         tr_buf_adds(out, ": ");
-        put_value(out, p->value, p->value_bytes, types_of(&schema, 4));
+        put_value(out, p->value, p->value_bytes, known == TR_TOOL_ANY ? 0 : known);
     }
     tr_buf_addc(out, '}');
     out->oom |= key.oom;

@@ -30,7 +30,9 @@
     "\"type\":[\"array\",\"null\"],\"maxItems\":128,\"items\":{\"type\":\"object\","               \
     "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\","         \
     "\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64},"             \
-    "\"parameters\":{\"type\":[\"object\",\"null\"]}},\"required\":[\"name\"]}},"                  \
+    "\"parameters\":{\"type\":[\"object\",\"null\"]},\"strict\":{\"type\":[\"boolean\",\"null\"]}" \
+    "},"                                                                                           \
+    "\"required\":[\"name\"]}},"                                                                   \
     "\"required\":[\"type\",\"function\"]}"
 
 static const struct srv_field prompt_rows[] = {
@@ -56,8 +58,8 @@ static const struct srv_field own_rows[] = {
     SRV_BOOL_FIELD("logprobs", AT(want_logprobs), false, "log probability of every token"),
     SRV_OPT_INT_FIELD("top_logprobs", AT(top_logprobs), 0, SRV_MAX_LOGPROBS, -1,
                       "with logprobs: so many alternatives to each token"),
-    SRV_VALUE_FIELD("tool_choice", AT(dialog.tool_choice), "\"enum\":[\"none\",\"auto\",null]",
-                    "whether tools may be called"),
+    SRV_VALUE_FIELD("tool_choice", AT(dialog.tool_choice), SRV_TOOL_CHOICE_SCHEMA,
+                    "whether tools may or must be called, and which"),
     SRV_BOOL_FIELD("parallel_tool_calls", AT(dialog.parallel_tool_calls), true,
                    "more than one call in an answer"),
     SRV_BOOL_FIELD("include_reasoning", AT(include_reasoning), true,

@@ -22,7 +22,8 @@ enum { MAX_TOOLS = INT_MAX, MAX_TOOL_NAME = 128 };
     "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"object\","                                \
     "\"properties\":{\"type\":{\"type\":\"string\"},\"name\":{\"type\":\"string\",\"minLength\":"  \
     "1,"                                                                                           \
-    "\"maxLength\":128},\"input_schema\":{\"type\":\"object\"}}}"
+    "\"maxLength\":128},\"input_schema\":{\"type\":\"object\"},"                                   \
+    "\"strict\":{\"type\":[\"boolean\",\"null\"]}}}"
 
 static const struct srv_field rows[] = {
     SRV_VALUE_FIELD("messages", AT(dialog.messages), MESSAGES_SCHEMA,
@@ -35,10 +36,11 @@ static const struct srv_field rows[] = {
     SRV_VALUE_FIELD("tools", AT(dialog.tools), TOOLS_SCHEMA, "functions that the model may call"),
     SRV_VALUE_FIELD("tool_choice", AT(dialog.tool_choice),
                     "\"anyOf\":[{\"type\":\"null\"},{\"type\":\"object\",\"properties\":{"
-                    "\"type\":{\"enum\":[\"auto\",\"none\"]},"
+                    "\"type\":{\"enum\":[\"auto\",\"any\",\"tool\",\"none\"]},"
+                    "\"name\":{\"type\":\"string\"},"
                     "\"disable_parallel_tool_use\":{\"type\":[\"boolean\",\"null\"]}},"
                     "\"required\":[\"type\"]}]",
-                    "whether tools may be called"),
+                    "whether tools may or must be called, and which"),
     SRV_VALUE_FIELD("stop_sequences", AT(stop),
                     "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"string\",\"minLength\":1},"
                     "\"maxItems\":64",
@@ -228,7 +230,6 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
     int r = tr_json_given(tools) ? tr_json_expect(tools, TR_JSON_ARRAY, err) : 0;
     for (size_t i = 0; r == 0 && i < tr_json_size(tools); i++) {
         struct tr_json tool = tr_json_at(tools, i), name = tr_json_get(&tool, "name");
-        struct tr_json description = tr_json_get(&tool, "description");
         struct tr_json schema = tr_json_get(&tool, "input_schema");
         const char *type = "custom";
         size_t n;
@@ -242,7 +243,7 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
         if (r == 0)
             r = tr_json_expect(&schema, TR_JSON_OBJECT, err);
         if (r == 0)
-            srv_translate_tool(t, &name, &description, &schema);
+            srv_translate_tool(t, &tool, &name, &schema);
     }
     return r;
 }
@@ -262,9 +263,15 @@ static int take_choice(struct srv_translation *t, struct srv_dialog *d, struct t
     if (r < 0)
         return r;
     d->parallel_tool_calls = !single;
-    if (strcmp(type, "auto") != 0 && strcmp(type, "none") != 0)
-        return tr_json_fail(v, err, "forcing a call is not supported yet; use \"auto\"");
-    t->tool_choice = json_string(type);
+    if (strcmp(type, "any") == 0)
+        type = "required";
+    else if (strcmp(type, "tool") != 0 && strcmp(type, "auto") != 0 && strcmp(type, "none") != 0)
+        return tr_json_fail(v, err, "the types are auto, any, tool and none");
+    struct tr_json name = tr_json_get(v, "name");
+    if (strcmp(type, "tool") == 0)
+        t->tool_choice = json_pack("{s:s,s:O*}", "type", "function", "name", name.node);
+    else
+        t->tool_choice = json_string(type);
     t->oom |= !t->tool_choice;
     return 0;
 }

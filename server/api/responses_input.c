@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "server/api/schema.h"
 #include "server/api/translate.h"
 #include "server/log.h"
 
@@ -18,7 +19,8 @@
 #define TOOLS_SCHEMA                                                                               \
     "\"type\":[\"array\",\"null\"],\"maxItems\":128,\"items\":{\"type\":\"object\","               \
     "\"properties\":{\"type\":{\"const\":\"function\"},\"name\":{\"type\":\"string\","             \
-    "\"minLength\":1,\"maxLength\":64},\"parameters\":{\"type\":[\"object\",\"null\"]}},"          \
+    "\"minLength\":1,\"maxLength\":64},\"parameters\":{\"type\":[\"object\",\"null\"]},"           \
+    "\"strict\":{\"type\":[\"boolean\",\"null\"]}},"                                               \
     "\"required\":[\"type\",\"name\"]}"
 
 static const struct srv_field rows[] = {
@@ -29,8 +31,8 @@ static const struct srv_field rows[] = {
     SRV_OPT_INT_FIELD("max_output_tokens", AT(max_tokens), 1, INT64_MAX, -1,
                       "longest answer; absent: what the context leaves"),
     SRV_VALUE_FIELD("tools", AT(dialog.tools), TOOLS_SCHEMA, "functions that the model may call"),
-    SRV_VALUE_FIELD("tool_choice", AT(dialog.tool_choice), "\"enum\":[\"none\",\"auto\",null]",
-                    "whether tools may be called"),
+    SRV_VALUE_FIELD("tool_choice", AT(dialog.tool_choice), SRV_TOOL_CHOICE_SCHEMA,
+                    "whether tools may or must be called, and which"),
     SRV_BOOL_FIELD("parallel_tool_calls", AT(dialog.parallel_tool_calls), true,
                    "more than one call in an answer"),
     SRV_VALUE_FIELD("chat_template_kwargs", AT(dialog.kwargs), "\"type\":[\"object\",\"null\"]",
@@ -190,7 +192,6 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
     int r = tr_json_given(tools) ? tr_json_expect(tools, TR_JSON_ARRAY, err) : 0;
     for (size_t i = 0; r == 0 && i < tr_json_size(tools); i++) {
         struct tr_json tool = tr_json_at(tools, i), name = tr_json_get(&tool, "name");
-        struct tr_json description = tr_json_get(&tool, "description");
         struct tr_json parameters = tr_json_get(&tool, "parameters");
         const char *type;
         size_t n;
@@ -202,7 +203,7 @@ static int take_tools(struct srv_translation *t, const struct tr_json *tools, st
         if (r == 0)
             r = tr_json_expect(&name, TR_JSON_STRING, err);
         if (r == 0)
-            srv_translate_tool(t, &name, &description, &parameters);
+            srv_translate_tool(t, &tool, &name, &parameters);
     }
     return r;
 }

@@ -200,14 +200,19 @@ int srv_translate_use(struct srv_translation *t, const struct tr_json *object, c
     return r;
 }
 
-void srv_translate_tool(struct srv_translation *t, const struct tr_json *name,
-                        const struct tr_json *description, const struct tr_json *parameters)
+void srv_translate_tool(struct srv_translation *t, const struct tr_json *tool,
+                        const struct tr_json *name, const struct tr_json *parameters)
 {
+    struct tr_json description = tr_json_get(tool, "description");
+    struct tr_json strict = tr_json_get(tool, "strict");
+    bool value = false;
     json_t *function = json_pack("{s:O}", "name", name->node);
-    if (tr_json_given(description))
-        set(t, function, "description", json_incref(description->node));
+    if (tr_json_given(&description))
+        set(t, function, "description", json_incref(description.node));
     if (tr_json_given(parameters))
         set(t, function, "parameters", json_incref(parameters->node));
+    if (tr_json_as_bool(&strict, &value, NULL) < 0 ? tr_json_given(&strict) : value)
+        set(t, function, "strict", json_incref(strict.node)); /* prompts show no needless "false" */
     append(t, &t->tools, json_pack("{s:s,s:o}", "type", "function", "function", function));
 }
 

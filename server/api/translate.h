@@ -47,9 +47,10 @@ TR_NODISCARD int srv_translate_use(struct srv_translation *t, const struct tr_js
                                    enum tr_json_type input_type, struct tr_err *err);
 /* What the assistant did with a tool that can't run here: its text is the item as JSON. */
 void srv_translate_foreign(struct srv_translation *t, const struct tr_json *item);
-/* description and parameters may be absent. */
-void srv_translate_tool(struct srv_translation *t, const struct tr_json *name,
-                        const struct tr_json *description, const struct tr_json *parameters);
+/* A tool as the client's form has it: description and strict are members of it; parameters may be
+ * absent. */
+void srv_translate_tool(struct srv_translation *t, const struct tr_json *tool,
+                        const struct tr_json *name, const struct tr_json *parameters);
 /* kwargs: those given, and one more. */
 void srv_translate_kwarg(struct srv_translation *t, const struct tr_json *given, const char *name,
                          bool value);

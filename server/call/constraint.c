@@ -6,44 +6,27 @@
 
 #include "engine/grammar/cache.h"
 #include "server/call/call.h"
+#include "server/call/demand.h"
 
 enum { MAX_CHOICES = 65536 };
 
+/* The one constraint of an answer's text, and what it borrows. */
 struct maker {
-    const struct srv_call *call;
-    struct tr_grammar *made;
-    bool compact;
+    struct tr_grammar_source source;
+    struct tr_buf text;
+    struct tr_grammar_text *choices;
+    char at[sizeof((struct tr_err *)0)->param]; /* the field it stands in */
+    bool given, compact;
 };
 
 /* What could spell one of the names otherwise has an escape. */
 const char *const srv_constraint_words[SRV_N_CONSTRAINT_WORDS] = {
-    "format\"", "structured_outputs", "guided_", "grammar\"", "json_schema", "\\u"};
+    "format\"",    "structured_outputs", "guided_",  "grammar\"",
+    "json_schema", "tool_choice\"",      "strict\"", "\\u"};
 
-/* ---- to a grammar ---- */
+/* ---- to a source ---- */
 
-static int compile(struct maker *m, const struct tr_grammar_source *source, const struct tr_json *v,
-                   struct tr_err *err)
-{
-    struct tr_engine *e = m->call->context.engine;
-    const struct tr_grammar_vocab *vocab = e ? tr_engine_grammar_vocab(e) : NULL;
-    struct tr_err why = {0};
-    if (e && !vocab)
-        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    struct tr_grammar_cache *cache = m->call->context.grammars;
-    int r = cache ? tr_grammar_cache_get(cache, &m->made, source, vocab, &why)
-                  : tr_grammar_compile(&m->made, source, vocab, &why);
-    if (r == 0)
-        return 0;
-    if (r == TR_ENOMEM)
-        return tr_err_set(err, r, NULL, "out of memory");
-    r = tr_json_fail(v, err, "%s", why.msg[0] ? why.msg : tr_err_text(r));
-    size_t n = strlen(err->param);
-    snprintf(err->param + n, sizeof err->param - n, "%s", why.param);
-    return r;
-}
-
-static int compile_choices(struct maker *m, struct tr_grammar_source *source,
-                           const struct tr_json *v, struct tr_err *err)
+static int take_choices(struct maker *m, const struct tr_json *v, struct tr_err *err)
 {
     size_t n = tr_json_size(v);
     int r = tr_json_expect(v, TR_JSON_ARRAY, err);
@@ -51,50 +34,41 @@ static int compile_choices(struct maker *m, struct tr_grammar_source *source,
         r = tr_json_fail(v, err, "from 1 to %d choices", MAX_CHOICES);
     if (r < 0)
         return r;
-    struct tr_grammar_text *choices = calloc(n + 1, sizeof *choices);
-    if (!choices)
+    m->choices = calloc(n + 1, sizeof *m->choices);
+    if (!m->choices)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct tr_json item = tr_json_at(v, i);
-        r = tr_json_as_string(&item, &choices[i].bytes, &choices[i].n, err);
+        r = tr_json_as_string(&item, &m->choices[i].bytes, &m->choices[i].n, err);
     }
-    source->choices = choices;
-    source->n_choices = (int)n;
-    if (r == 0)
-        r = compile(m, source, v, err);
-    free(choices);
-    return r;
-}
-
-/* A schema is a value, or a string that holds it. */
-static int compile_schema(struct maker *m, struct tr_grammar_source *source,
-                          const struct tr_json *v, struct tr_err *err)
-{
-    struct tr_buf text = {0};
-    tr_json_write(&text, v);
-    source->text = (struct tr_grammar_text){text.data, text.len};
-    int r =
-        text.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : compile(m, source, v, err);
-    tr_buf_done(&text);
+    m->source.choices = m->choices;
+    m->source.n_choices = (int)n;
     return r;
 }
 
 static int add(struct maker *m, enum tr_grammar_kind kind, const struct tr_json *v,
                struct tr_err *err)
 {
-    struct tr_grammar_source source = {
-        .kind = kind, .compact = m->compact, .indent = TR_GRAMMAR_INDENT_MAX};
-    bool text = tr_json_type(v) == TR_JSON_STRING;
-    if (m->made)
+    struct tr_err place = {0};
+    if (m->given)
         return tr_json_fail(v, err, "a second constraint of one answer");
+    tr_json_fail(v, &place, "here");
+    snprintf(m->at, sizeof m->at, "%s", place.param);
+    m->given = true;
+    m->source.kind = kind;
+    m->source.compact = m->compact;
+    m->source.indent = TR_GRAMMAR_INDENT_MAX;
+    m->source.name = m->at;
     if (kind == TR_GRAMMAR_JSON_OBJECT)
-        return compile(m, &source, v, err);
+        return 0;
     if (kind == TR_GRAMMAR_CHOICE)
-        return compile_choices(m, &source, v, err);
-    if (kind == TR_GRAMMAR_JSON_SCHEMA && !text)
-        return compile_schema(m, &source, v, err);
-    int r = tr_json_as_string(v, &source.text.bytes, &source.text.n, err);
-    return r < 0 ? r : compile(m, &source, v, err);
+        return take_choices(m, v, err);
+    /* A schema is a value, or a string that holds it. */
+    if (kind != TR_GRAMMAR_JSON_SCHEMA || tr_json_type(v) == TR_JSON_STRING)
+        return tr_json_as_string(v, &m->source.text.bytes, &m->source.text.n, err);
+    tr_json_write(&m->text, v);
+    m->source.text = (struct tr_grammar_text){m->text.data, m->text.len};
+    return m->text.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
 }
 
 /* ---- the fields ---- */
@@ -117,8 +91,14 @@ static int take_format(struct maker *m, const struct tr_json *v, struct tr_err *
         return tr_json_fail(v, err, "the types are text, json_object and json_schema");
     struct tr_json inner = tr_json_get(v, "json_schema");
     struct tr_json schema = tr_json_get(!object && tr_json_given(&inner) ? &inner : v, "schema");
-    if (tr_json_given(&schema))
-        return add(m, TR_GRAMMAR_JSON_SCHEMA, &schema, err);
+    if (tr_json_given(&schema)) {
+        bool strict = true;
+        r = tr_json_opt_bool(tr_json_given(&inner) ? &inner : v, "strict", &strict, err);
+        if (r == 0)
+            r = add(m, TR_GRAMMAR_JSON_SCHEMA, &schema, err);
+        m->source.lenient = !strict;
+        return r;
+    }
     return object ? add(m, TR_GRAMMAR_JSON_OBJECT, v, err) : tr_json_fail(&schema, err, "missing");
 }
 
@@ -185,29 +165,62 @@ static int take_names(struct maker *m, const struct srv_params *p, struct tr_err
     return r;
 }
 
-int srv_constraint_read(struct tr_grammar **ret, const struct srv_call *c, struct tr_err *err)
+static int read_fields(struct maker *m, const struct srv_params *p, struct tr_err *err)
 {
-    const struct srv_params *p = &c->params;
-    struct maker m = {.call = c};
     struct tr_json text = tr_json_get(&p->text, "format");
     struct tr_json config = tr_json_get(&p->output_config, "format");
-    int r = take_format(&m, &p->response_format, err);
+    int r = take_format(m, &p->response_format, err);
     if (r == 0)
-        r = take_format(&m, &text, err);
+        r = take_format(m, &text, err);
     if (r == 0)
-        r = take_format(&m, &config, err);
+        r = take_format(m, &config, err);
     if (r == 0)
-        r = take_format(&m, &p->output_format, err);
+        r = take_format(m, &p->output_format, err);
     if (r == 0)
-        r = take_outputs(&m, &p->structured_outputs, err);
+        r = take_outputs(m, &p->structured_outputs, err);
+    return r < 0 ? r : take_names(m, p, err);
+}
+
+/* ---- to a grammar ---- */
+
+/* Errors of parts begin with their names already. */
+static int compile(struct tr_grammar **ret, const struct srv_call *c,
+                   const struct tr_grammar_source *source, struct tr_err *err)
+{
+    struct tr_engine *e = c->context.engine;
+    const struct tr_grammar_vocab *vocab = e ? tr_engine_grammar_vocab(e) : NULL;
+    const char *name = source->name ? source->name : "";
+    struct tr_err why = {0};
+    if (e && !vocab)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    struct tr_grammar_cache *cache = c->context.grammars;
+    int r = cache ? tr_grammar_cache_get(cache, ret, source, vocab, &why)
+                  : tr_grammar_compile(ret, source, vocab, &why);
+    if (r == TR_ENOMEM)
+        return tr_err_set(err, r, NULL, "out of memory");
+    if (r < 0) {
+        r = tr_err_set(err, TR_EINVAL, NULL, "%s%s%s", name, *name ? ": " : "",
+                       why.msg[0] ? why.msg : tr_err_text(r));
+        snprintf(err->param, sizeof err->param, "%s%s", name,
+                 *name || why.param[0] ? why.param : "tools");
+    }
+    return r;
+}
+
+int srv_constraint_read(struct tr_grammar **ret, const struct srv_call *c, struct tr_err *err)
+{
+    struct maker m = {0};
+    struct srv_calls_source calls = {0};
+    bool any = true;
+    int r = read_fields(&m, &c->params, err);
     if (r == 0)
-        r = take_names(&m, p, err);
-    if (r == 0 && m.made && tr_json_size(&c->rules.tools) > 0 && !c->rules.hide_calls)
-        r = tr_err_set(err, TR_EINVAL, "tools",
-                       "tools: a constrained answer has no calls; send tool_choice \"none\"");
-    if (r == 0 && m.made)
-        *ret = m.made;
-    else if (m.made)
-        tr_grammar_unref(m.made);
+        r = srv_calls_source(&calls, c, m.given ? &m.source : NULL, &any, err);
+    if (r == 0 && !any)
+        r = compile(ret, c, &calls.source, err);
+    else if (r == 0 && m.given)
+        r = compile(ret, c, &m.source, err);
+    srv_calls_source_done(&calls);
+    tr_buf_done(&m.text);
+    free(m.choices);
     return r;
 }

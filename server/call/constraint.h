@@ -10,7 +10,7 @@
 
 struct srv_call;
 
-enum { SRV_N_CONSTRAINT_WORDS = 6 };
+enum { SRV_N_CONSTRAINT_WORDS = 8 };
 /* A body without them has no constraint: compiling one takes too long for the loop thread. */
 extern const char *const srv_constraint_words[SRV_N_CONSTRAINT_WORDS];
 /* The grammar that the parameters ask for; *ret stays untouched if they ask for none. Reads the

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "server/call/call.h"
+#include "server/call/demand.h"
 #include "server/log.h"
 
 enum { MAX_TOOLS = 128, MAX_TOOL_NAME = 64 };
@@ -84,6 +85,7 @@ static int check_tool(const struct tr_json *tool, int max_name, struct tr_err *e
     const char *type, *name;
     size_t n, type_bytes;
     struct tr_json function, parameters;
+    bool strict;
     int r = tr_json_string(tool, "type", &type, &type_bytes, err);
     if (r == 0)
         r = tr_json_object(tool, "function", &function, err);
@@ -93,6 +95,8 @@ static int check_tool(const struct tr_json *tool, int max_name, struct tr_err *e
         r = tr_json_fail(&function, err, "a name has 1 to %d bytes", max_name);
     if (r == 0)
         r = tr_json_opt_object(&function, "parameters", &parameters, err);
+    if (r == 0)
+        r = tr_json_opt_bool(&function, "strict", &strict, err);
     return r;
 }
 
@@ -115,28 +119,6 @@ int srv_dialog_check_tools(struct srv_dialog *d, struct tr_err *err)
         }
     }
     return r;
-}
-
-/* A call cannot be forced, because the answer cannot be constrained: to say so is better than to
- * hope. */
-static int check_tool_choice(const struct srv_dialog *d, bool *ret_none, struct tr_err *err)
-{
-    const struct tr_json *v = &d->tool_choice;
-    const char *word;
-    *ret_none = false;
-    if (!tr_json_given(v))
-        return 0;
-    if (tr_json_type(v) == TR_JSON_OBJECT)
-        return tr_json_fail(v, err, "naming tools is not supported yet; use \"auto\"");
-    int r = tr_json_as_string(v, &word, NULL, err);
-    if (r < 0)
-        return r;
-    *ret_none = strcmp(word, "none") == 0;
-    if (*ret_none || strcmp(word, "auto") == 0)
-        return 0;
-    if (strcmp(word, "required") == 0)
-        return tr_json_fail(v, err, "\"required\" is not supported yet; use \"auto\"");
-    return tr_json_fail(v, err, "expected \"none\" or \"auto\"");
 }
 
 /* ---- the job ---- */
@@ -162,12 +144,13 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
 {
     struct srv_dialog *d = &c->params.dialog;
     struct tr_rendered prompt = {0};
-    bool no_calls;
+    struct srv_tool_choice choice;
     int r = srv_dialog_check_tools(d, err);
     if (r == 0)
-        r = check_tool_choice(d, &no_calls, err);
+        r = srv_tool_choice_read(&choice, d, err);
     if (r < 0)
         return r;
+    bool no_calls = choice.mode == SRV_CALLS_NONE;
     const struct tr_chat *chat = c->context.chat;
     struct tr_ids ids = {0};
     srv_turn_rules_init(&c->rules, &d->tools);

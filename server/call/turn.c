@@ -8,44 +8,46 @@
 
 /* ---- rules ---- */
 
-enum { SCHEMA_DEPTH = 4 }; /* of unions whose types are looked at */
-
-/* The types that a schema states, and no more of it. */
-static json_t *types_of(json_t *schema, int depth)
+/* A schema that says no more than types. */
+static json_t *of_types(const struct tr_json *parameters, const char *name)
 {
-    static const char *const unions[] = {"anyOf", "oneOf"};
-    json_t *ret = json_object(), *type = json_object_get(schema, "type");
-    if (type)
-        json_object_set(ret, "type", type);
-    for (size_t u = 0; depth > 0 && u < TR_ARRAY_LEN(unions); u++) {
-        json_t *branches = json_object_get(schema, unions[u]), *branch;
-        size_t i;
-        if (!json_is_array(branches))
-            continue;
-        json_t *kept = json_array();
-        json_array_foreach(branches, i, branch)
-            json_array_append_new(kept, types_of(branch, depth - 1));
-        json_object_set_new(ret, unions[u], kept);
-    }
+    static const char *const names[] = {"number", "string", "null"};
+    unsigned types = tr_tool_parameter_types(parameters, name);
+    json_t *ret = json_object(), *list = types == TR_TOOL_ANY ? NULL : json_array();
+    for (unsigned i = 0; list && i < TR_ARRAY_LEN(names); i++)
+        if (types >> i & 1)
+            json_array_append_new(list, json_string(names[i]));
+    if (list)
+        json_object_set_new(ret, "type", list);
     return ret;
+}
+
+struct outline {
+    const struct tr_json *parameters;
+    json_t *types;
+};
+
+static void add_parameter(void *arg, const char *name)
+{
+    const struct outline *o = arg;
+    if (!json_object_get(o->types, name))
+        json_object_set_new(o->types, name, of_types(o->parameters, name));
 }
 
 /* Names, parameters and their types: what reading calls needs of the tools, however long they are
  * to wait. NULL: no memory. */
-static json_t *outline_of(json_t *tools)
+static json_t *outline_of(const struct tr_json *tools)
 {
-    json_t *ret = json_array(), *tool, *schema;
-    size_t i;
-    json_array_foreach(tools, i, tool)
-    {
-        json_t *function = json_object_get(tool, "function"), *types = json_object();
-        json_t *parameters = json_object_get(function, "parameters");
-        const char *key;
-        json_object_foreach(json_object_get(parameters, "properties"), key, schema)
-            json_object_set_new(types, key, types_of(schema, SCHEMA_DEPTH));
-        json_array_append_new(ret, json_pack("{s:{s:O?,s:{s:o}}}", "function", "name",
-                                             json_object_get(function, "name"), "parameters",
-                                             "properties", types));
+    json_t *ret = json_array();
+    for (size_t i = 0; i < tr_json_size(tools); i++) {
+        struct tr_json tool = tr_json_at(tools, i), function = tr_json_get(&tool, "function");
+        struct tr_json parameters = tr_json_get(&function, "parameters");
+        struct outline o = {&parameters, json_object()};
+        tr_tool_parameter_names(&parameters, add_parameter, &o);
+        json_array_append_new(ret, json_pack("{s:{s:O?,s:{s:o,s:o}}}", "function", "name",
+                                             json_object_get(function.node, "name"), "parameters",
+                                             "properties", o.types, "additionalProperties",
+                                             of_types(&parameters, NULL)));
     }
     return ret;
 }
@@ -54,7 +56,7 @@ void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_json *too
 {
     *rules = (struct srv_turn_rules){.parse = true, .parallel = true};
     if (tr_json_size(tools) > 0)
-        rules->tools = tr_json_root(outline_of(tools->node), NULL);
+        rules->tools = tr_json_root(outline_of(tools), NULL);
 }
 
 void srv_turn_rules_forget(struct srv_turn_rules *rules)

@@ -74,7 +74,7 @@ def test_ebnf_has_single_quotes(tool):
     ('root ::= "a"\nroot ::= "b"', "twice"),
     ('root ::= "a"{3,2}', "order"),
     ('root ::= "a" (= "b")', "look-ahead"),
-    ('root ::= <think>', "tokens"),
+    ('root ::= <[5]>', "by number"), ('root ::= !<think>', "but one"), ('root ::= <think', "without >"),
     ('root = "a"', "::="),
     ("", "root"),
     ("root ::= " + "(" * 100000, "deeply"),

@@ -129,7 +129,6 @@ BAD_TYPE = {"type": "object", "properties": {"a": {"type": "strin"}}}
     ({"guided_json": "{"}, "guided_json"), ({"structured_outputs": []}, "structured_outputs"),
     ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag"),
     ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice"), ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice"),
-    ({"guided_regex": "a", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
 ], ids=repr)
 def test_what_cannot_be_is_refused(f1, body, param):
     r = f1.post(CHAT, {"messages": USER, "max_tokens": 2, **body})

@@ -81,13 +81,34 @@ static struct tr_grammar *find(struct tr_grammar_cache *c, const struct tr_buf *
     return NULL;
 }
 
-/* Under the mutex: in the place of the one that was not used for longest. Takes the text over. */
+/* The entry that was not used for longest, or a free one. */
+static struct entry *oldest(struct tr_grammar_cache *c, bool free_too)
+{
+    struct entry *e = NULL;
+    for (int i = 0; i < TR_GRAMMAR_CACHE_ENTRIES; i++)
+        if ((free_too || c->entries[i].grammar) && (!e || c->entries[i].used < e->used))
+            e = &c->entries[i];
+    return e;
+}
+
+static size_t bytes_of(const struct tr_grammar_cache *c)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < TR_GRAMMAR_CACHE_ENTRIES; i++)
+        if (c->entries[i].grammar)
+            bytes += tr_grammar_bytes(c->entries[i].grammar) + c->entries[i].source.len;
+    return bytes;
+}
+
+/* Under the mutex: in the place of those that were not used for longest. Takes the text over. */
 static void keep(struct tr_grammar_cache *c, struct tr_buf *source, struct tr_grammar *g)
 {
-    struct entry *e = &c->entries[0];
-    for (int i = 1; i < TR_GRAMMAR_CACHE_ENTRIES; i++)
-        if (c->entries[i].used < e->used)
-            e = &c->entries[i];
+    size_t own = tr_grammar_bytes(g) + source->len;
+    if (own > TR_GRAMMAR_CACHE_BYTES)
+        return;
+    for (struct entry *e; bytes_of(c) + own > TR_GRAMMAR_CACHE_BYTES && (e = oldest(c, false));)
+        drop(e);
+    struct entry *e = oldest(c, true);
     drop(e);
     *e = (struct entry){.source = *source, .grammar = tr_grammar_ref(g), .used = c->calls};
     *source = (struct tr_buf){0};

@@ -8,7 +8,8 @@
 #include "engine/grammar/grammar.h"
 
 enum {
-    TR_GRAMMAR_CACHE_ENTRIES = 16,      /* the ones used last are kept */
+    TR_GRAMMAR_CACHE_ENTRIES = 16,      /* the ones used last are kept, */
+    TR_GRAMMAR_CACHE_BYTES = 96 << 20,  /* as many as take so much (tr_grammar_bytes) */
     TR_GRAMMAR_CACHE_SOURCE = 256 << 10 /* longer sources are not */
 };
 

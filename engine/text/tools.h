@@ -47,8 +47,8 @@ struct tr_tool_name {
 struct tr_tool_grammar {
     enum tr_tool_format format; /* not TR_TOOL_NONE */
     enum tr_tool_demand demand;
-    const struct tr_tool_name
-        *names; /* of N functions; the arguments of the i-th are rule part-i */
+    /* Of N functions; the arguments of the i-th are rule part-i. */
+    const struct tr_tool_name *names;
     int n_names;
     bool parallel; /* more than one call */
     /* Tags that are control tokens, not text. */

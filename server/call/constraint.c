@@ -194,8 +194,11 @@ static int compile(struct tr_grammar **ret, const struct srv_call *c,
     if (e && !vocab)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     struct tr_grammar_cache *cache = c->context.grammars;
-    int r = cache ? tr_grammar_cache_get(cache, ret, source, vocab, &why)
-                  : tr_grammar_compile(ret, source, vocab, &why);
+    int r;
+    if (cache)
+        r = tr_grammar_cache_get(cache, ret, source, vocab, &why);
+    else
+        r = tr_grammar_compile(ret, source, vocab, &why);
     if (r == TR_ENOMEM)
         return tr_err_set(err, r, NULL, "out of memory");
     if (r < 0) {

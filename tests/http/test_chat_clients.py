@@ -1,7 +1,10 @@
 """The openai package in chats: ask, call, result, answer, whole and streamed."""
+import enum
 import json
+import typing
 
 import openai
+import pydantic
 import pytest
 
 import harness  # noqa: F401  (the path of the fixtures)
@@ -80,6 +83,29 @@ def test_a_forced_call_comes(client, model):
     with pytest.raises(openai.BadRequestError) as e:
         client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], tool_choice="required")
     assert e.value.param == "tool_choice"
+
+
+class Mood(enum.Enum):
+    glad = "glad"
+    sad = "sad"
+
+
+class Animal(pydantic.BaseModel):
+    name: typing.Annotated[str, pydantic.Field(max_length=12)]
+    legs: typing.Annotated[int, pydantic.Field(ge=0, le=8)]
+    mood: Mood
+    friend: typing.Optional["Animal"]
+
+
+def test_parse_to_a_model(client, model):
+    """What the client makes of a class, references and recursion too, and back; the same for a tool's arguments."""
+    asked = {"model": model, "messages": [{"role": "user", "content": "Tell me of an animal."}], "max_tokens": 300}
+    r = client.chat.completions.parse(**asked, response_format=Animal, temperature=0)
+    assert isinstance(r.choices[0].message.parsed, Animal)
+    tool = openai.pydantic_function_tool(Animal)
+    r = client.chat.completions.parse(**asked, tools=[tool], tool_choice="required", parallel_tool_calls=False, temperature=0)
+    call, = r.choices[0].message.tool_calls
+    assert isinstance(call.function.parsed_arguments, Animal)
 
 
 def test_logprobs_and_several_answers(client, model):

@@ -346,6 +346,19 @@ def test_unix_socket(daemon, tmp_path):
     assert not path.exists()
 
 
+def test_a_unix_socket_is_not_stolen(daemon, tmp_path):
+    """A second daemon on a path that is answered does not start, and leaves it to the first."""
+    path = tmp_path / "socket"
+    d = daemon(unix_socket=path)
+    second = harness.run("serve", "--port=0", f"--unix-socket={path}")
+    assert second.returncode == 1 and f"{path}: another program listens" in second.stderr
+    with socket.socket(socket.AF_UNIX) as s, s.makefile("rb") as f:
+        s.connect(str(path))
+        s.sendall(head("GET", "/livez"))
+        assert harness.read_reply(f)[0] == 200
+    assert d.alive()
+
+
 def test_health_answers_quickly_while_a_body_arrives(demo):
     with demo.socket() as s:
         s.sendall(head("POST", "/v1/completions", "Content-Type: application/json", "Content-Length: 1000000"))

@@ -124,9 +124,9 @@ def compile_time(server):
     for names in (30, 100, 300):
         schema, times = large(names), []
         for use in (None, schema):
-            begin = time.monotonic()
+            begin = server.clock()
             ours(server, 1, 1, use)
-            times.append(time.monotonic() - begin)
+            times.append(server.clock() - begin)
         print(f"schema of {len(json.dumps(schema)) >> 10} KiB: {1e3 * (times[1] - times[0]):.0f} ms the first time")
 
 

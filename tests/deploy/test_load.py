@@ -1,6 +1,7 @@
 """The load tests of deploy/load/: what the load driver says is so, and locust runs without an error."""
 import json
 import os
+import shutil
 import socketserver
 import statistics
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import harness
 
 DRIVER = harness.BUILD / "tests/bench/load/load"
+HEAD = {"id": "x", "object": "text_completion", "created": 1, "model": "demo"}
 PIECES = [" one", " two", " three", " four", " five", " six", " seven", " eight"] * 3
 
 
@@ -28,10 +30,12 @@ def drive(url, *args, status=0, timeout=120):
 class Server(socketserver.ThreadingTCPServer):
     """Says PIECES with a pause before each, and notes when each was sent. `spoil` changes the n-th answer."""
     allow_reuse_address = daemon_threads = True
+    request_queue_size = 128
 
-    def __init__(self, pause=0.0, spoil=None):
+    def __init__(self, pause=0.0, spoil=None, first=None):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.pause, self.spoil, self.count, self.times = pause, spoil or (lambda n, pieces: pieces), 0, []
+        self.pause, self.first, self.count, self.times = pause, pause if first is None else first, 0, []
+        self.spoil = spoil or (lambda n, pieces: pieces)
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -54,16 +58,17 @@ class Handler(socketserver.StreamRequestHandler):
         if isinstance(pieces, int):
             self.wfile.write(b"HTTP/1.1 %d No\r\nContent-Length: 2\r\n\r\n{}" % pieces)
             return
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
         sent = []
         for piece in pieces:
             if piece is None:
                 return
-            time.sleep(self.server.pause)
+            time.sleep(self.server.pause if sent else self.server.first)
             sent.append(time.perf_counter())
-            self.event(json.dumps({"choices": [{"index": 0, "text": piece}]}))
+            self.event(json.dumps({**HEAD, "choices": [{"index": 0, "text": piece}]}))
         self.server.times.append(sent)
-        self.event(json.dumps({"choices": [], "usage": {"completion_tokens": len(pieces)}}))
+        usage = {"prompt_tokens": 1, "completion_tokens": len(pieces), "total_tokens": 1 + len(pieces)}
+        self.event(json.dumps({**HEAD, "choices": [], "usage": usage}))
         self.event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
 
@@ -86,6 +91,29 @@ def test_figures_are_those_of_the_server_s_own_clock():
     assert figures["tpot_ms"]["mean"] == pytest.approx(1e3 * statistics.mean(spans), rel=0.05)
     assert figures["tokens_per_second"] * figures["seconds"] == pytest.approx(6 * len(PIECES))
     assert figures["ttft_ms"]["p50"] >= 30 and "time to first token" in text and "#" in text
+
+
+def test_figures_are_aiperf_s(tmp_path):
+    """The same load on the same server, by aiperf: within 5 %."""
+    aiperf = harness.ROOT / "build/clients/aiperf/bin/aiperf"
+    if not aiperf.exists():
+        pytest.skip("`make clients` installs aiperf")
+    (tmp_path / "tokenizer").mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        shutil.copy(harness.DEMO / name, tmp_path / "tokenizer")
+    with Server(pause=0.2, first=1.5) as s:
+        figures, _ = drive(s.url, "--requests", 16, "--concurrency", 8)
+        r = subprocess.run([aiperf, "profile", "-m", "demo", "--url", s.url, "--endpoint-type", "completions", "--streaming",
+                            "--tokenizer", tmp_path / "tokenizer", "--concurrency", "8", "--request-count", "16",
+                            "--synthetic-input-tokens-mean", "16", "--output-tokens-mean", "24", "--use-server-token-count",
+                            "--ui", "simple", "--artifact-dir", tmp_path / "out", "--workers-max", "1"], cwd=tmp_path,
+                           env={**os.environ, "HOME": str(tmp_path), "DO_NOT_TRACK": "1"}, capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout[-3000:]
+    theirs = json.loads(next((tmp_path / "out").rglob("profile_export_aiperf.json")).read_text())
+    pairs = {"time_to_first_token": "ttft_ms", "inter_token_latency": "tpot_ms", "request_latency": "e2e_ms"}
+    for name, own in pairs.items():
+        assert figures[own]["p50"] == pytest.approx(theirs[name]["p50"], rel=0.05), name
+    assert figures["tokens_per_second"] == pytest.approx(theirs["output_token_throughput"]["avg"], rel=0.05)
 
 
 def test_wrong_and_broken_answers_are_noticed():

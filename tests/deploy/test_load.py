@@ -147,6 +147,18 @@ def test_answers_under_load_are_those_alone(demo, how, tmp_path):
     assert svg.read_text().startswith("<svg") and svg.read_text().count("<rect") == 72
 
 
+def test_tools_in_turn(demo, tmp_path):
+    """`make load-all` says of each tool what came of it; one that is not there is no failure, a wrong answer is one."""
+    env = {**os.environ, "URL": demo.url, "MODEL": "demo", "FOLDER": str(harness.DEMO), "TOOLS": "own nonsense"}
+    command = ["deploy/load/all", harness.BUILD, tmp_path]
+    r = subprocess.run(command, cwd=harness.ROOT, env=env, capture_output=True, text=True)
+    assert (r.returncode, r.stdout) == (0, "own: passed\nnonsense: not installed\n"), r.stdout + r.stderr
+    assert (tmp_path / "own.svg").exists() and json.loads((tmp_path / "own.json").read_text())["wrong"] == 0
+    r = subprocess.run(command, cwd=harness.ROOT, env={**env, "URL": "http://127.0.0.1:1", "TOOLS": "own"}, capture_output=True,
+                       text=True)
+    assert r.returncode == 1 and r.stdout.startswith("own: failed"), r.stdout + r.stderr
+
+
 def test_locust(demo, tmp_path):
     """Its command as deploy/load/run has it; no request may fail, streams are read to their ends."""
     if not (harness.ROOT / "build/tools/tools/bin/locust").exists():

@@ -38,6 +38,18 @@ struct tr_bound_stats {
     uint64_t mask_ns;   /* spent on masks */
 };
 
+/* A page pool in at most so many cells: cell i counts what the pages [i << shift, (i + 1) << shift)
+ * are; those of the first `touched` pages that it does not count are free. */
+enum { TR_PAGE_CELLS = 1024 };
+struct tr_page_cell {
+    int used, cached; /* held by sequences; held by nobody, reusable */
+};
+struct tr_page_map {
+    int touched; /* pages that were ever used; the others lie behind them */
+    int shift;
+    struct tr_page_cell cells[TR_PAGE_CELLS];
+};
+
 /* How far a load is: done and total bytes. Called on the thread that loads. */
 typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
 

@@ -103,6 +103,17 @@ static struct tr_page *lookup(struct tr_page_pool *p, struct tr_hash key, int64_
     return page;
 }
 
+/* Counts a page as held or cached, or no longer as that. */
+static void count(const struct tr_page *page, int used, int cached)
+{
+    struct tr_page_pool *p = page->pool;
+    struct tr_page_cell *cell = &p->map.cells[(page - p->pages) >> p->map.shift];
+    p->used += used;
+    p->cached += cached;
+    cell->used += used;
+    cell->cached += cached;
+}
+
 static struct tr_hash checksum(const struct tr_page *page)
 {
     return tr_hash(tr__page_data(page), page->pool->page_bytes);
@@ -129,7 +140,7 @@ static void forget(struct tr_page *page)
     page->sealed = false;
     if (page->refs == 0) {
         tr_list_remove(&page->link);
-        p->cached--;
+        count(page, 0, -1);
         release_free(page);
     }
 }
@@ -223,6 +234,22 @@ static bool reclaim(struct tr_page_budget *b, const struct tr_page_pool *wanted)
     return oldest != NULL;
 }
 
+/* The next page that was never used. Where the map is full, each two cells become one. */
+static struct tr_page *touch(struct tr_page_pool *p)
+{
+    struct tr_page_map *m = &p->map;
+    struct tr_page *page = &p->pages[m->touched++];
+    page->pool = p;
+    if ((m->touched - 1) >> m->shift < TR_PAGE_CELLS)
+        return page;
+    m->shift++;
+    for (int i = 0; i < TR_PAGE_CELLS / 2; i++)
+        m->cells[i] = (struct tr_page_cell){m->cells[2 * i].used + m->cells[2 * i + 1].used,
+                                            m->cells[2 * i].cached + m->cells[2 * i + 1].cached};
+    memset(m->cells + TR_PAGE_CELLS / 2, 0, sizeof m->cells / 2);
+    return page;
+}
+
 struct tr_page *tr__page_take(struct tr_page_pool *p)
 {
     struct tr_page_budget *b = p->budget;
@@ -238,14 +265,13 @@ struct tr_page *tr__page_take(struct tr_page_pool *p)
             page = TR_LIST_AT(struct tr_page, p->idle.next);
             tr_list_remove(&page->link);
         } else {
-            page = &p->pages[p->n_touched++];
-            page->pool = p;
+            page = touch(p);
         }
         b->committed += p->stride;
     }
     b->clock++;
     page->refs = 1;
-    p->used++;
+    count(page, 1, 0);
     return page;
 }
 
@@ -253,8 +279,7 @@ void tr__page_ref(struct tr_page *page)
 {
     if (page->refs++ == 0) {
         tr_list_remove(&page->link);
-        page->pool->cached--;
-        page->pool->used++;
+        count(page, 1, -1);
     }
 }
 
@@ -263,9 +288,8 @@ void tr__page_unref(struct tr_page *page)
     struct tr_page_pool *p = page->pool;
     if (--page->refs)
         return;
-    p->used--;
+    count(page, -1, page->sealed);
     if (page->sealed) {
-        p->cached++;
         page->released = p->budget->clock;
         tr_list_append(&p->budget->evictable[page->keep ? TR_EVICT_LATE : p->evict], &page->link);
     } else {

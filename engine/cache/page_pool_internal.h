@@ -16,6 +16,7 @@
 #include "config/err.h"
 #include "config/hash.h"
 #include "config/list.h"
+#include "engine/types.h"
 
 struct tr_page_pool;
 
@@ -50,15 +51,15 @@ struct tr_page_pool {
     size_t page_bytes; /* of data; 0 = the model has no layer of the kind: the pool is inert */
     size_t stride;     /* bytes a page costs: page_bytes rounded up to the system's page */
     int page_tokens;
-    enum tr_evict evict;   /* class of its pages, those to `keep` excepted */
-    int n_pages;           /* most it can ever hold */
-    int n_touched;         /* pages [n_touched, n_pages) were never used */
-    int used, cached;      /* pages held; pages evictable */
-    char *memory;          /* [n_pages] of stride; mapped, touched as needed */
-    struct tr_page *pages; /* [n_pages] */
-    int32_t *ids;          /* [n_pages][page_tokens], valid when sealed */
-    struct tr_list free;   /* list head: memory committed */
-    struct tr_list idle;   /* list head: memory given back */
+    enum tr_evict evict;    /* class of its pages, those to `keep` excepted */
+    int n_pages;            /* most it can ever hold */
+    int used, cached;       /* pages held; pages evictable */
+    struct tr_page_map map; /* of both, and how many pages were ever used */
+    char *memory;           /* [n_pages] of stride; mapped, touched as needed */
+    struct tr_page *pages;  /* [n_pages] */
+    int32_t *ids;           /* [n_pages][page_tokens], valid when sealed */
+    struct tr_list free;    /* list head: memory committed */
+    struct tr_list idle;    /* list head: memory given back */
     struct tr_page **index;
     size_t index_mask;
     uint64_t mismatches, verified; /* comparisons of contents that failed; that a twin passed */

@@ -77,6 +77,16 @@ struct tr_page_counts tr_global_counts(const struct tr_pages *p)
     return counts(&p->global);
 }
 
+const struct tr_page_map *tr_local_map(const struct tr_pages *p)
+{
+    return &p->local.map;
+}
+
+const struct tr_page_map *tr_global_map(const struct tr_pages *p)
+{
+    return &p->global.map;
+}
+
 void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_t *ret_verified)
 {
     *ret_mismatches = p->local.mismatches + p->global.mismatches;

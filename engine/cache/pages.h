@@ -41,6 +41,9 @@ struct tr_page_counts {
 };
 struct tr_page_counts tr_local_counts(const struct tr_pages *p);
 struct tr_page_counts tr_global_counts(const struct tr_pages *p);
+/* Where in the pool they lie (types.h). */
+const struct tr_page_map *tr_local_map(const struct tr_pages *p);
+const struct tr_page_map *tr_global_map(const struct tr_pages *p);
 /* Contents compared so far: reuses refused because a check failed, and twins found equal. */
 void tr_pages_checks(const struct tr_pages *p, uint64_t *ret_mismatches, uint64_t *ret_verified);
 

@@ -90,6 +90,51 @@ static void sliding(void **state)
     tr_pages_close(p);
 }
 
+static void check_map(const struct tr_page_map *m, struct tr_page_counts counts)
+{
+    int used = 0, cached = 0;
+    for (int i = 0; i < TR_PAGE_CELLS; i++) {
+        const struct tr_page_cell *c = &m->cells[i];
+        int pages = TR_MIN(TR_MAX(m->touched - (i << m->shift), 0), 1 << m->shift);
+        assert_in_range(c->used, 0, pages);
+        assert_in_range(c->cached, 0, pages - c->used);
+        used += c->used;
+        cached += c->cached;
+    }
+    assert_int_equal(used, counts.used);
+    assert_int_equal(cached, counts.cached);
+}
+
+/* The map counts what the pool counts, while pages come, go and stay cached, and while its cells
+ * become fewer. */
+static void map(void **state)
+{
+    (void)state;
+    enum { PAGES = 5000 };
+    struct tr_pages *p = open_pages(PAGES, false);
+    struct tr_local_table l;
+    struct tr_global_table g;
+    open_tables(&l, &g);
+    assert_int_equal(tr_global_table_reserve(&g, PAGES), 0);
+    for (int n = 1; n < PAGES - 64; n += 97) {
+        int32_t ids[PAGE] = {n};
+        assert_true(tr_global_extend(p, &g, (int64_t)n * PAGE));
+        tr__global_seal(p, &g, n - 1, (struct tr_hash){(uint64_t)n, 1}, ids, false);
+        tr_global_truncate(&g, n - n % 5);
+        assert_true(tr_local_extend(p, &l, 0, n % 50 * PAGE + 1));
+        check_map(tr_global_map(p), tr_global_counts(p));
+        check_map(tr_local_map(p), tr_local_counts(p));
+        tr_local_truncate(&l, n % 3);
+    }
+    assert_int_equal(tr_global_map(p)->shift, 3); /* 1024 << 3 pages and no less hold them */
+    assert_true(tr_global_map(p)->touched > TR_PAGE_CELLS << 2);
+    assert_int_equal(tr_local_map(p)->shift, 0);
+    assert_true(tr_global_counts(p).cached > 0);
+    close_tables(&l, &g);
+    check_map(tr_global_map(p), tr_global_counts(p));
+    tr_pages_close(p);
+}
+
 static void fill(struct tr_local_table *l, int64_t page, int byte)
 {
     memset(l->table.data[page - l->table.first], byte, local_layout.page_bytes);
@@ -248,9 +293,10 @@ static void branch_point(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_budget),        cmocka_unit_test(sliding),
-        cmocka_unit_test(forced_collisions), cmocka_unit_test(twins),
-        cmocka_unit_test(eviction_order),    cmocka_unit_test(branch_point),
+        cmocka_unit_test(one_budget),   cmocka_unit_test(sliding),
+        cmocka_unit_test(map),          cmocka_unit_test(forced_collisions),
+        cmocka_unit_test(twins),        cmocka_unit_test(eviction_order),
+        cmocka_unit_test(branch_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

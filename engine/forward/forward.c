@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "config/clock.h"
+
 static void embed(const struct worker *w)
 {
     struct tr_forward *f = w->f;
@@ -184,7 +186,7 @@ static const struct phase layer_phases[] = {
     {tr__attend_tiles, BY_COLUMNS, has_no_whole_heads},
     {tr__prepare_heads, BY_ROWS, heads_share_a_cut},
     {tr__project_out, BY_COLUMNS, NULL},
-    {close_attention, BY_ROWS, NULL},
+    {close_attention, BY_ROWS, NULL}, /* the last of ATTENTION_PHASES */
 
     {tr__dense_up, BY_COLUMNS, is_dense},
     {tr__dense_act, BY_ROWS, is_dense},
@@ -200,6 +202,8 @@ static const struct phase layer_phases[] = {
     {close_mlp, BY_ROWS, NULL},
     {show_layer, UNCUT, is_probed},
 };
+
+enum { ATTENTION_PHASES = 7 };
 
 static const struct phase first_phase = {begin_step, BY_ROWS, NULL};
 static const struct phase last_phase = {final_norm, BY_ROWS, NULL};
@@ -236,12 +240,35 @@ static void run_part(void *arg, const struct tr_pool_part *part)
     f->work(w);
 }
 
+/* What the time of a phase counts to; NULL: to nothing that is told. */
+static int64_t *account_of(struct tr_forward *f, const struct phase *p)
+{
+    if (!p || p == &first_phase || p == &last_phase)
+        return NULL;
+    if (p - layer_phases >= ATTENTION_PHASES)
+        return &f->times.mlp;
+    return f->config->kind[f->layer] == TR_LOCAL ? &f->times.local : &f->times.global;
+}
+
+/* A phase begins: the time since another account was opened goes to that one. */
+static void spend(struct tr_forward *f, int64_t *account)
+{
+    if (account == f->account)
+        return;
+    int64_t now = tr_clock_ns();
+    if (f->account)
+        *f->account += now - f->clock;
+    f->account = account;
+    f->clock = now;
+}
+
 /* Does what needs no other thread, up to the next phase that is cut. */
 static tr_pool_fn next_phase(void *arg, int tid)
 {
     struct tr_forward *f = arg;
     for (;;) {
         const struct phase *p = step_on(f);
+        spend(f, account_of(f, p));
         if (!p)
             return NULL;
         f->work = p->work;
@@ -281,6 +308,11 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret
     if (f->n_rows)
         tr_pool_run_phases(f->pool, next_phase, f);
     *ret_head_rows = f->n_head_rows;
+}
+
+struct tr_forward_times tr_forward_times(const struct tr_forward *f)
+{
+    return f->times;
 }
 
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f)

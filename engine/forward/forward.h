@@ -71,6 +71,14 @@ struct tr_head_part {
 void tr_forward_head(struct tr_forward *f, int first, int n, const struct tr_head_part *parts);
 /* Those of kept row first + i: [vocab_size] floats, valid until the next call. */
 const float *tr_forward_logits(const struct tr_forward *f, int i);
+/* Nanoseconds of all passes so far, by what they were spent on; barriers count to what they wait
+ * for. */
+struct tr_forward_times {
+    int64_t local, global; /* attention of the kind, its projections included */
+    int64_t mlp;           /* dense layers, router, experts */
+    int64_t head;
+};
+struct tr_forward_times tr_forward_times(const struct tr_forward *f);
 /* Bytes of the experts that the passes so far have read: of each layer those that some row
  * chose. */
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f);

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "config/clock.h"
+
 /* A row that goes along with the others costs about this part of one that goes alone. */
 enum { ALONG_PART = 16 };
 
@@ -96,9 +98,11 @@ static void run_head(void *arg, const struct tr_pool_part *part)
 
 void tr_forward_head(struct tr_forward *f, int first, int n, const struct tr_head_part *parts)
 {
+    int64_t begun = tr_clock_ns();
     sort_rows(f, first, n, parts);
     if (f->n_whole || f->n_pieces)
         tr_pool_run(f->pool, run_head, f);
+    f->times.head += tr_clock_ns() - begun;
 }
 
 const float *tr_forward_logits(const struct tr_forward *f, int i)

@@ -55,7 +55,10 @@ struct tr_forward {
     /* The batch, flattened. */
     int n_rows;
     uint64_t expert_bytes; /* see tr_forward_expert_bytes */
-    struct tile *tiles;    /* [max_rows] at most */
+    struct tr_forward_times times;
+    int64_t *account;   /* of these, that of the phase under way; NULL: none */
+    int64_t clock;      /* since when */
+    struct tile *tiles; /* [max_rows] at most */
     int n_tiles;
     int32_t *tokens;    /* [max_rows] */
     int64_t *positions; /* [max_rows] */

@@ -124,6 +124,14 @@ void tr__inbox_close(struct inbox *in)
     pthread_mutex_unlock(&in->mutex);
 }
 
+void tr__inbox_look(struct inbox *in)
+{
+    pthread_mutex_lock(&in->mutex);
+    in->look = true;
+    changed(in);
+    pthread_mutex_unlock(&in->mutex);
+}
+
 bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg), void *arg)
 {
     struct call call = {.run = run, .arg = arg};
@@ -179,9 +187,13 @@ bool tr__inbox_apply(struct tr_engine *e)
         }
     struct call *calls = in->calls;
     in->calls = NULL;
+    bool look = in->look;
+    in->look = false;
     pthread_mutex_unlock(&in->mutex);
     if (calls)
         run_calls(e, calls);
+    if (look)
+        tr__view_draw(e);
     return !closing;
 }
 
@@ -191,9 +203,9 @@ bool tr__inbox_wait(struct inbox *in, int64_t until)
     pthread_mutex_lock(&in->mutex);
     while (!in->changed && pthread_cond_timedwait(&in->wake, &in->mutex, &t) != ETIMEDOUT) {
     }
-    bool asked = in->changed;
+    bool work = !tr_list_empty(&in->arrived) || in->calls;
     pthread_mutex_unlock(&in->mutex);
-    return asked;
+    return work;
 }
 
 static void not_waiting(struct inbox *in, struct request *r)

@@ -307,6 +307,7 @@ static int start_thread(struct tr_engine *e, struct tr_err *err)
     if (tr__inbox_init(&e->inbox) < 0)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     e->has_inbox = true;
+    tr__view_init(&e->view);
     e->inbox.seats = e->info.max_sequences;
     e->stats.expected_tokens = e->now.expected_tokens;
     e->stats.heartbeat_ns = tr_clock_ns();

@@ -10,6 +10,7 @@
 #define TR_ENGINE_RUN_RUN_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "engine/engine.h"
 #include "engine/forward/forward.h"
@@ -19,6 +20,7 @@
 #include "engine/schedule/ngram.h"
 #include "engine/schedule/schedule.h"
 #include "engine/text/tokenizer.h"
+#include "engine/view.h"
 
 /* One sample of a job. The first one's sequence computes the prompt; the others are forked off
  * it. */
@@ -80,6 +82,7 @@ struct inbox {
     struct call *calls; /* to run on the engine thread */
     pthread_cond_t called;
     bool changed; /* there is something to apply */
+    bool look;    /* somebody wants to see the engine */
     bool draining, closing;
 };
 
@@ -113,6 +116,20 @@ struct head_rows {
     int n_tail;  /* rows behind those */
     bool sample; /* the tail is sampled; else it is the unused row of a prompt without answer */
     bool first;  /* all choices of the job sample it */
+};
+
+/* What is kept for who looks, and the three drawings that go round. */
+struct view {
+    struct tr_view_step steps[TR_VIEW_STEPS]; /* step i at i % TR_VIEW_STEPS */
+    struct tr_view_times times;               /* sample alone */
+    uint64_t read_bytes;                      /* without experts */
+    double limit;                             /* see tr_engine_view.read_limit; the best */
+    int n_limits;                             /* of so many measurements, */
+    int64_t limit_ns;                         /* the last at that time */
+    uint64_t number;
+    struct tr_engine_view drawings[3];
+    int mine, theirs;   /* the engine thread's drawing, and the reader's */
+    atomic_int between; /* the third */
 };
 
 struct tr_engine {
@@ -154,7 +171,9 @@ struct tr_engine {
     bool has_inbox;
     pthread_t thread;
     bool started;
-    bool worked; /* since memory was given back */
+    bool worked;       /* since memory was given back, */
+    int64_t worked_ns; /* and when last */
+    struct view view;
 
     pthread_mutex_t stats_mutex;
     struct tr_engine_stats stats;  /* published */
@@ -210,8 +229,10 @@ void tr__inbox_close(struct inbox *in);
 bool tr__inbox_call(struct inbox *in, void (*run)(struct tr_engine *e, void *arg), void *arg);
 /* Takes in what was asked for since the last call. False: the engine closes. */
 bool tr__inbox_apply(struct tr_engine *e);
+/* Somebody wants to see the engine. */
+void tr__inbox_look(struct inbox *in);
 /* Sleeps until something is asked for, at most until `until` (CLOCK_MONOTONIC). Returns whether
- * something is. */
+ * that is work. */
 bool tr__inbox_wait(struct inbox *in, int64_t until);
 /* A request is not waiting any more. */
 void tr__inbox_admitted(struct inbox *in, struct request *r);
@@ -229,6 +250,14 @@ void tr__deliver_admitted(struct tr_engine *e, struct request *r);
 void tr__deliver_first_prompt_token(struct tr_engine *e, struct request *r);
 /* Delivers what sampling found and appends it to the sequence; the step had `rows` rows. */
 void tr__deliver(struct tr_engine *e, struct sample_work *w, int64_t now, int rows);
+
+/* ---- view.c ---- */
+void tr__view_init(struct view *v);
+/* The step whose statistics were `before` ended after so long; it had n sequences. */
+void tr__view_step(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns, int n);
+/* What a step reads for e->spans[0, n_spans), experts aside; head: logits, too. */
+void tr__view_reads(struct tr_engine *e, int n_spans, bool head);
+void tr__view_draw(struct tr_engine *e);
 
 /* ---- sample_step.c ---- */
 /* Logits, tokens and events of e->heads[0, n_heads); the step had step_rows rows. */

@@ -150,8 +150,9 @@ static void smooth(double *mean, double value)
     *mean = *mean > 0 ? *mean + (value - *mean) * 0.1 : value;
 }
 
-static void measure(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns)
+static void measure(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns, int n)
 {
+    tr__view_step(e, before, ns, n);
     double seconds = (double)TR_MAX(ns, 1) * 1e-9;
     e->now.step_ns += (uint64_t)ns;
     uint64_t prefill = e->now.prefill_rows - before->prefill_rows;
@@ -189,6 +190,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     e->now.steps++;
     e->now.rows += (uint64_t)rows;
     e->now.expert_bytes = tr_forward_expert_bytes(e->forward);
+    tr__view_reads(e, n, n_head_rows > 0);
 
     for (int i = 0; i < n; i++) {
         struct choice *c = e->heads[i].choice;
@@ -198,10 +200,14 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
         if (c->seq.n_forks && c->seq.n_computed == c->seq.n_prompt)
             fork_choices(e, c);
     }
+    int64_t sampling = tr_clock_ns() - tr_forward_times(e->forward).head;
     tr__sample_step(e, n, rows);
+    int64_t end = tr_clock_ns();
+    e->view.times.sample += end - tr_forward_times(e->forward).head - sampling;
     tr_pace_end(&e->pace,
                 (double)e->info.step_bytes + (double)e->info.token_flops * rows / FLOPS_PER_BYTE);
-    measure(e, &before, tr_clock_ns() - start);
+    measure(e, &before, end - start, n);
+    e->worked_ns = end;
 }
 
 /* Prompts that were to be computed only. */
@@ -245,11 +251,11 @@ static void publish(struct tr_engine *e)
     pthread_mutex_unlock(&e->stats_mutex);
 }
 
-/* Sleeps. Once nothing came for a while after work, the heap's free memory goes back to the
- * system. */
+/* Sleeps. Once no work came for a while, the heap's free memory goes back to the system. */
 static void rest(struct tr_engine *e, int64_t until)
 {
-    if (tr__inbox_wait(&e->inbox, until) || !e->worked || !tr_list_empty(&e->inbox.live))
+    if (tr__inbox_wait(&e->inbox, until) || !e->worked || !tr_list_empty(&e->inbox.live) ||
+        tr_clock_ns() - e->worked_ns < IDLE_NS)
         return;
     e->worked = false;
     malloc_trim(0);
@@ -259,6 +265,7 @@ void *tr__engine_thread(void *engine)
 {
     struct tr_engine *e = engine;
     tr_fp_enter();
+    tr__view_draw(e);
     for (;;) {
         bool open = tr__inbox_apply(e);
         int64_t until = end_requests(e);

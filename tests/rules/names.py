@@ -8,6 +8,7 @@ EXPORTS = {"config": r"tr_", "engine": r"tr_", "server": r"srv_|main$"}
 # Headers of functions that live elsewhere: header -> (files that may define them, why).
 FACES = {
     "engine/engine.h": (r"engine/run/\w+\.c", "the engine's public face"),
+    "engine/view.h": (r"engine/run/view\.c", "the engine's public face, too"),
     "engine/job.h": (r"engine/run/request\.c", "a job is the engine's request as others see it"),
     "engine/checkpoint/quant_rows.h": (r"engine/checkpoint/quant_\w+\.c", "rows of a quantised matrix, read or coded"),
     "engine/grammar/compile.h": (r"engine/grammar/\w+\.c", "what compiling is made of, a language a file"),

@@ -8,7 +8,7 @@
 enum {
     SRV_MAX_BUCKETS = 24,
     SRV_MAX_ROUTES = 32,
-    SRV_N_CODES = 18 /* statuses counted apart */
+    SRV_N_CODES = 19 /* statuses counted apart */
 };
 
 enum srv_histogram_id {

@@ -66,7 +66,6 @@ static void add_refusals(struct tr_buf *out, const struct srv_route *r)
 static void add_operation(struct tr_buf *out, const struct srv *s, const struct srv_route *r,
                           const char *method)
 {
-    bool text = r->flags & SRV_ROUTE_TEXT;
     tr_buf_addf(out, "\"%s\":{\"summary\":", method);
     tr_json_quote(out, r->doc, strlen(r->doc));
     if (r->flags & SRV_ROUTE_PREFIX)
@@ -83,8 +82,8 @@ static void add_operation(struct tr_buf *out, const struct srv *s, const struct 
     tr_buf_addf(out,
                 ",\"responses\":{\"200\":{\"description\":\"the answer\",\"content\":{\"%s\":"
                 "{\"schema\":%s}",
-                text ? "text/plain" : "application/json",
-                text        ? "{\"type\":\"string\"}"
+                r->media ? r->media : "application/json",
+                r->media    ? "{\"type\":\"string\"}"
                 : r->answer ? r->answer
                             : "{\"type\":\"object\"}");
     if (r->flags & SRV_ROUTE_STREAMS)

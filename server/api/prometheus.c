@@ -70,58 +70,68 @@ static double share(int used, int total)
     return total > 0 ? (double)used / total : 0;
 }
 
-static void engine(struct page *p, const struct tr_engine_stats *st,
-                   const struct tr_engine_info *info)
+void srv_engine_numbers(const struct tr_engine_stats *st, const struct tr_engine_info *info,
+                        srv_number_fn fn, void *arg)
 {
     const char *g = "gauge", *c = "counter";
     double use = TR_MAX(share(st->local_pages_used, st->local_pages_total),
                         share(st->global_pages_used, st->global_pages_total));
-    value(p, "requests_running", "num_requests_running", g, "Jobs in the batch.", st->running);
-    value(p, "requests_waiting", "num_requests_waiting", g, "Jobs in the queue.", st->waiting);
-    value(p, "requests_paused", NULL, g, "Jobs that wait for a slow reader.", st->paused);
-    value(p, "kv_cache_usage_ratio", "kv_cache_usage_perc", g,
-          "Share of the fuller page pool that sequences hold.", use);
-    value(p, "local_pages_used", NULL, g, "Local pages held by sequences.", st->local_pages_used);
-    value(p, "local_pages_cached", NULL, g, "Local pages kept for reuse only.",
-          st->local_pages_cached);
-    value(p, "local_pages", NULL, g, "Local pages in the pool.", st->local_pages_total);
-    value(p, "global_pages_used", NULL, g, "Global pages held by sequences.",
-          st->global_pages_used);
-    value(p, "global_pages_cached", NULL, g, "Global pages kept for reuse only.",
-          st->global_pages_cached);
-    value(p, "global_pages", NULL, g, "Global pages in the pool.", st->global_pages_total);
-    value(p, "steps_total", NULL, c, "Engine steps.", (double)st->steps);
-    value(p, "step_seconds_total", NULL, c, "Time within engine steps.",
-          (double)st->step_ns * 1e-9);
-    value(p, "weight_bytes_read_total", NULL, c, "Bytes of weights that the steps read.",
-          (double)info->step_bytes * (double)st->steps + (double)st->expert_bytes);
-    value(p, "rows_total", "iteration_tokens_total", c, "Rows of all steps.", (double)st->rows);
-    value(p, "prefill_rows_total", NULL, c, "Prompt rows of all steps.", (double)st->prefill_rows);
-    value(p, "decode_rows_total", NULL, c, "Decoding rows of all steps.", (double)st->decode_rows);
-    value(p, "prompt_tokens_total", "prompt_tokens_total", c, "Prompt tokens of admitted jobs.",
-          (double)st->prompt_tokens);
-    value(p, "generated_tokens_total", "generation_tokens_total", c, "Generated tokens.",
-          (double)st->generated_tokens);
-    value(p, "prefix_queries_total", "prefix_cache_queries_total", c,
-          "Prompt tokens looked up in the prefix cache.", (double)st->prefix_queries);
-    value(p, "prefix_hits_total", "prefix_cache_hits_total", c,
-          "Prompt tokens whose keys and values were reused.", (double)st->prefix_hits);
-    value(p, "preemptions_total", "num_preemptions_total", c,
-          "Jobs that lost their pages and were recomputed.", (double)st->preemptions);
-    value(p, "page_mismatches_total", NULL, c, "Pages whose checksum or recomputation differed.",
-          (double)st->page_mismatches);
-    value(p, "verified_hits_total", NULL, c, "Prefix hits that were recomputed for verification.",
-          (double)st->verified_hits);
-    value(p, "draft_tokens_total", "spec_decode_num_draft_tokens_total", c,
-          "Tokens proposed by speculation.", (double)st->draft_tokens);
-    value(p, "accepted_tokens_total", "spec_decode_num_accepted_tokens_total", c,
-          "Proposed tokens that were right.", (double)st->accepted_tokens);
-    value(p, "prefill_tokens_per_second", NULL, g, "Recent prefill speed.",
-          st->prefill_tokens_per_second);
-    value(p, "decode_tokens_per_second", NULL, g, "Recent decode speed.",
-          st->decode_tokens_per_second);
+    fn(arg, "requests_running", "num_requests_running", g, "Jobs in the batch.", st->running);
+    fn(arg, "requests_waiting", "num_requests_waiting", g, "Jobs in the queue.", st->waiting);
+    fn(arg, "requests_paused", NULL, g, "Jobs that wait for a slow reader.", st->paused);
+    fn(arg, "kv_cache_usage_ratio", "kv_cache_usage_perc", g,
+       "Share of the fuller page pool that sequences hold.", use);
+    fn(arg, "local_pages_used", NULL, g, "Local pages held by sequences.", st->local_pages_used);
+    fn(arg, "local_pages_cached", NULL, g, "Local pages kept for reuse only.",
+       st->local_pages_cached);
+    fn(arg, "local_pages", NULL, g, "Local pages in the pool.", st->local_pages_total);
+    fn(arg, "global_pages_used", NULL, g, "Global pages held by sequences.", st->global_pages_used);
+    fn(arg, "global_pages_cached", NULL, g, "Global pages kept for reuse only.",
+       st->global_pages_cached);
+    fn(arg, "global_pages", NULL, g, "Global pages in the pool.", st->global_pages_total);
+    fn(arg, "steps_total", NULL, c, "Engine steps.", (double)st->steps);
+    fn(arg, "step_seconds_total", NULL, c, "Time within engine steps.", (double)st->step_ns * 1e-9);
+    fn(arg, "weight_bytes_read_total", NULL, c, "Bytes of weights that the steps read.",
+       (double)info->step_bytes * (double)st->steps + (double)st->expert_bytes);
+    fn(arg, "rows_total", "iteration_tokens_total", c, "Rows of all steps.", (double)st->rows);
+    fn(arg, "prefill_rows_total", NULL, c, "Prompt rows of all steps.", (double)st->prefill_rows);
+    fn(arg, "decode_rows_total", NULL, c, "Decoding rows of all steps.", (double)st->decode_rows);
+    fn(arg, "prompt_tokens_total", "prompt_tokens_total", c, "Prompt tokens of admitted jobs.",
+       (double)st->prompt_tokens);
+    fn(arg, "generated_tokens_total", "generation_tokens_total", c, "Generated tokens.",
+       (double)st->generated_tokens);
+    fn(arg, "prefix_queries_total", "prefix_cache_queries_total", c,
+       "Prompt tokens looked up in the prefix cache.", (double)st->prefix_queries);
+    fn(arg, "prefix_hits_total", "prefix_cache_hits_total", c,
+       "Prompt tokens whose keys and values were reused.", (double)st->prefix_hits);
+    fn(arg, "preemptions_total", "num_preemptions_total", c,
+       "Jobs that lost their pages and were recomputed.", (double)st->preemptions);
+    fn(arg, "page_mismatches_total", NULL, c, "Pages whose checksum or recomputation differed.",
+       (double)st->page_mismatches);
+    fn(arg, "verified_hits_total", NULL, c, "Prefix hits that were recomputed for verification.",
+       (double)st->verified_hits);
+    fn(arg, "draft_tokens_total", "spec_decode_num_draft_tokens_total", c,
+       "Tokens proposed by speculation.", (double)st->draft_tokens);
+    fn(arg, "accepted_tokens_total", "spec_decode_num_accepted_tokens_total", c,
+       "Proposed tokens that were right.", (double)st->accepted_tokens);
+    fn(arg, "prefill_tokens_per_second", NULL, g, "Recent prefill speed.",
+       st->prefill_tokens_per_second);
+    fn(arg, "decode_tokens_per_second", NULL, g, "Recent decode speed.",
+       st->decode_tokens_per_second);
+}
+
+static void add_number(void *arg, const char *own, const char *alias, const char *type,
+                       const char *help, double x)
+{
+    value(arg, own, alias, type, help, x);
+}
+
+static void engine(struct page *p, const struct tr_engine_stats *st,
+                   const struct tr_engine_info *info)
+{
+    srv_engine_numbers(st, info, add_number, p);
     const char *config = p->alias ? "cache_config_info" : "cache_info";
-    head(p, config, g, "Sizes of the cache, as labels.");
+    head(p, config, "gauge", "Sizes of the cache, as labels.");
     tr_buf_addf(p->out, "%s%s{%s,block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", p->prefix, config,
                 p->model.data, info->page_tokens, st->global_pages_total);
 }
@@ -205,6 +215,7 @@ static void get_metrics(struct srv_req *req)
 const struct srv_route srv_metrics_route = {
     .path = "/metrics",
     .doc = "Prometheus metrics",
-    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS | SRV_ROUTE_TEXT | SRV_ROUTE_PROTECTED,
+    .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS | SRV_ROUTE_PROTECTED,
+    .media = "text/plain",
     .get = get_metrics,
 };

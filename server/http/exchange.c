@@ -66,7 +66,9 @@ static bool keep_head(struct srv_req *req, const struct srv_head *head, const ch
     req->chunked = head->n_transfer_encoding > 0;
     req->close = req->chunked && SRV_HEAD_LAX_CHUNKS;
     req->asked_headers = head->request_headers ? strdup(head->request_headers) : NULL;
-    return !origin == !req->origin && !head->request_headers == !req->asked_headers;
+    req->if_none_match = head->if_none_match ? strdup(head->if_none_match) : NULL;
+    return !origin == !req->origin && !head->request_headers == !req->asked_headers &&
+           !head->if_none_match == !req->if_none_match;
 }
 
 /* The path of a target that may be absolute, as clients send it to what they take for a proxy; its
@@ -266,6 +268,10 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
         snprintf(number, sizeof number, "%d", req->retry_after);
         MHD_add_response_header(r, "Retry-After", number);
     }
+    if (req->etag[0])
+        MHD_add_response_header(r, "ETag", req->etag);
+    for (const char *const *h = req->headers; h && *h; h += 2)
+        MHD_add_response_header(r, h[0], h[1]);
     if (req->coded)
         MHD_add_response_header(r, "Accept-Encoding", "identity");
     if (req->status == 401)

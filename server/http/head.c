@@ -102,6 +102,7 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
         {"content-length", &h->content_length, &h->n_content_length},
         {"transfer-encoding", &h->transfer_encoding, &h->n_transfer_encoding},
         {"host", &h->host, &h->n_host},
+        {"if-none-match", &h->if_none_match, NULL},
     };
     h->bytes += key_bytes + value_bytes;
     if (!value || !follows(h, key, value, value_bytes) || !is_token(key, key_bytes) ||

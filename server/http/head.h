@@ -18,7 +18,7 @@
 struct srv_head {
     const char *authorization, *api_key, *origin, *request_headers, *private_network, *fetch_site,
         *content_type, *content_encoding, *expect, *request_id, *traceparent, *transfer_encoding,
-        *content_length, *host;
+        *content_length, *host, *if_none_match;
     int n_content_length, n_transfer_encoding, n_host;
     const char *fault; /* what is wrong with it; NULL = nothing */
     const char *key;   /* that the client showed; NULL = none */

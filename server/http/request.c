@@ -22,5 +22,6 @@ void srv_req_unref(struct srv_req *req)
     free(req->path);
     free(req->origin);
     free(req->asked_headers);
+    free(req->if_none_match);
     free(req);
 }

@@ -74,6 +74,7 @@ struct srv_req {
     uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */
     char *origin;                  /* owned: for Access-Control-Allow-Origin, NULL = not sent */
     char *asked_headers;           /* owned: of a preflight, NULL = none */
+    char *if_none_match;           /* owned: ETags of answers that the client has, NULL = none */
     bool private_network;          /* a preflight asks for access from a public page */
     bool chunked;                  /* the body has no length of its own */
     bool coded;                    /* it is compressed, which is not understood */
@@ -92,9 +93,11 @@ struct srv_req {
 
     int status; /* 0 = no reply yet */
     const char *content_type;
-    const char *allow; /* Allow header */
-    int retry_after;   /* seconds, 0 = none */
-    bool close;        /* the connection ends with this answer */
+    const char *allow;          /* Allow header */
+    int retry_after;            /* seconds, 0 = none */
+    char etag[24];              /* of the answer, quoted; empty = none */
+    const char *const *headers; /* more, names and values in turn, then NULL; borrowed */
+    bool close;                 /* the connection ends with this answer */
     bool streaming;
     bool ended;                            /* of a stream: nothing will be added */
     bool gone;                             /* the client has left, or is being left */

@@ -21,8 +21,7 @@ enum srv_route_flags {
     SRV_ROUTE_PREFIX = 2,    /* the path may go on: srv_req.tail */
     SRV_ROUTE_ALWAYS = 4,    /* answered while loading, too */
     SRV_ROUTE_STREAMS = 8,   /* the answer may be a stream of events */
-    SRV_ROUTE_TEXT = 16,     /* the answer is text, not JSON */
-    SRV_ROUTE_PROTECTED = 32 /* open unless protect_metrics is set */
+    SRV_ROUTE_PROTECTED = 16 /* open unless protect_metrics is set */
 };
 
 typedef void (*srv_handler)(struct srv_req *req);
@@ -37,7 +36,8 @@ struct srv_route {
     const struct srv_table *const *tables; /* fields of a body; NULL = not told */
     size_t n_tables;
     const char *rules;  /* further members of the schema of a body */
-    const char *answer; /* schema of an answer; NULL = some object */
+    const char *media;  /* type of an answer that is text; NULL = JSON, of which */
+    const char *answer; /* is the schema; NULL = some object */
 };
 
 /* Finds the route, judges the head in the order in which a client can mend it, and fills what comes

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/cancel.h"
+#include "server/http/reply.h"
 #include "server/server.h"
 
 enum {
@@ -84,10 +85,7 @@ static bool start(struct srv_work *w)
 void srv_work_begin(struct srv_req *req, struct srv_work *w, const struct srv_generator *generator,
                     void *owner, bool aside)
 {
-    req->refs++;
-    req->generator = generator;
-    req->owner = owner;
-    req->phase = SRV_PHASE_PENDING;
+    srv_later(req, generator, owner);
     w->srv = req->srv;
     w->bytes = req->body.len;
     w->aside = (aside || is_long(w, &req->body)) && start(w);

@@ -26,9 +26,9 @@ struct srv_work {
     uv_work_t uv;
 };
 
-/* The reply comes later, by `done`: takes a reference for `owner`, which it gives back by
- * srv_req_unref. run, done and words are set. Runs on a worker with `aside`, or if to read the body
- * may take longer than the loop has patience for (a few milliseconds); else at once. */
+/* The reply comes later, by `done`: see srv_later. run, done and words are set. Runs on a worker
+ * with `aside`, or if to read the body may take longer than the loop has patience for (a few
+ * milliseconds); else at once. */
 void srv_work_begin(struct srv_req *req, struct srv_work *work,
                     const struct srv_generator *generator, void *owner, bool aside);
 /* Once it was begun and done: more of it, for a worker. false: there is none, nothing happens. */

@@ -97,6 +97,9 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) $(KERNEL) -c -o $@ $<
 
+# The page is in its object as it stands.
+$(BUILD)/server/api/page.o: $(wildcard server/page/*)
+
 $(LIB): $(LIB_OBJ) $(BUILD)/list
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)

@@ -118,6 +118,7 @@
     X(CHOICE, confine, "auto", "auto|off|strict", 0, 0, TR_FOR_CALLS, 0,                           \
       "give up privileges, files and system calls that serving does not need; strict: or do not "  \
       "start")                                                                                     \
+    X(BOOL, page, "true", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD, "serve the page for browsers at /") \
     X(BOOL, strict, "false", NULL, 0, 0, TR_FOR_CALLS, TR_RELOAD, "refuse unknown request fields") \
     X(BOOL, reasoning_alias, "false", NULL, 0, 0, TR_FOR_CALLS, TR_RELOAD,                         \
       "send reasoning_content under the name reasoning, too")                                      \

@@ -13,6 +13,7 @@
 
 #include "config/clock.h"
 #include "engine/grammar/cache.h"
+#include "server/api/engine_view.h"
 #include "server/call/call.h"
 #include "server/call/defaults.h"
 #include "server/call/outbox.h"
@@ -427,6 +428,7 @@ static void close_all(struct srv *s)
     if (uv_loop_close(&s->loop) != 0)
         srv_log(SRV_LOG_ERROR, NULL, "the event loop was left with open handles");
     srv_outbox_done(s->outbox);
+    srv_watch_done(s);
     tr_chat_close(s->chat);
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);

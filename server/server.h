@@ -27,6 +27,7 @@ struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
 struct srv_route;
+struct srv_watch;
 
 enum srv_state {
     SRV_STATE_LOADING,
@@ -72,6 +73,7 @@ struct srv {
     struct tr_grammar_cache *grammars; /* of constrained answers */
     uint64_t hash_key[2];              /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
+    struct srv_watch *watch; /* who looks at the engine; NULL until somebody does */
 
     struct tr_list conns;    /* all connections */
     struct tr_list idle;     /* those between requests, the longest idle first */

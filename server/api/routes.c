@@ -4,8 +4,10 @@
 #include "server/api/cache.h"
 #include "server/api/chat.h"
 #include "server/api/completions.h"
+#include "server/api/engine_view.h"
 #include "server/api/messages.h"
 #include "server/api/openapi.h"
+#include "server/api/page.h"
 #include "server/api/prometheus.h"
 #include "server/api/responses.h"
 #include "server/api/tokenize.h"
@@ -19,7 +21,8 @@ const struct srv_route *const srv_routes[] = {
     &srv_detokenize_route,  &srv_apply_template_route, &srv_tokenizer_info_route,
     &srv_health_route,      &srv_readyz_route,         &srv_livez_route,
     &srv_ping_route,        &srv_version_route,        &srv_metrics_route,
-    &srv_openapi_route,
+    &srv_openapi_route,     &srv_page_route,           &srv_page_file_route,
+    &srv_engine_route,      &srv_engine_events_route,
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
 _Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");

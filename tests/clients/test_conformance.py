@@ -21,6 +21,7 @@ def test_schemathesis(client, daemon, tmp_path):
     d.complete(prompt="Once", max_tokens=1)
     (tmp_path / "openapi.json").write_text(d.get("/openapi.json").text)
     client("schemathesis", "run", tmp_path / "openapi.json", "--url", d.url, "-n", 20, "--phases", "examples,coverage,fuzzing",
+           "--exclude-path", "/v1/engine/events",  # it does not end
            "--exclude-checks", "positive_data_acceptance",  # rules between fields are no part of a schema
            "--seed", 1, "--request-timeout", 60, timeout=800)
     assert d.alive()

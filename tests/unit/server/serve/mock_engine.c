@@ -8,6 +8,7 @@
 
 #include "config/clock.h"
 #include "engine/text/tokenizer.h"
+#include "engine/view.h"
 
 struct mock mock;
 
@@ -328,6 +329,26 @@ int tr_engine_retry_after(struct tr_engine *e)
 {
     (void)e;
     return 7;
+}
+
+/* It has nothing to show. */
+
+void tr_engine_look(struct tr_engine *e)
+{
+    (void)e;
+}
+
+const struct tr_engine_view *tr_engine_view(struct tr_engine *e)
+{
+    static const struct tr_engine_view nothing;
+    (void)e;
+    return &nothing;
+}
+
+bool tr_engine_layer_is_global(const struct tr_engine *e, int layer)
+{
+    (void)e;
+    return layer % 4 == 3;
 }
 
 /* It keeps no cache. */

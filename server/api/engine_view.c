@@ -1,0 +1,300 @@
+#include "server/api/engine_view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/hash.h"
+#include "config/json.h"
+#include "config/list.h"
+#include "engine/view.h"
+#include "server/api/prometheus.h"
+#include "server/http/reply.h"
+#include "server/server.h"
+
+enum {
+    TICK_MS = 20,       /* how often it is seen whether a drawing is there */
+    EVENT_MS = 250,     /* between two drawings */
+    PATIENCE_MS = 1000, /* with a step that does not end: then the last drawing is told */
+    MAX_WATCHERS = 256
+};
+
+struct watcher {
+    struct tr_list link;
+    struct srv_req *req; /* a reference */
+    bool once;           /* an answer, no stream */
+    int64_t since;       /* loop time at which it came */
+};
+
+struct srv_watch {
+    uv_timer_t timer;
+    struct tr_list watchers;
+    int n;
+    int64_t asked; /* loop time of the last asking */
+    uint64_t seen; /* number of the drawing that was sent last */
+    uint64_t step; /* the last that was told in an event */
+    size_t told;   /* hash of what was, but for its time */
+    struct tr_buf text;
+};
+
+/* ---- what is told ---- */
+
+static void add_number(void *arg, const char *own, const char *alias, const char *type,
+                       const char *help, double x)
+{
+    (void)alias, (void)type, (void)help;
+    struct tr_buf *out = arg;
+    tr_buf_addf(out, "%s\"%s\":%.15g", out->data[out->len - 1] == '{' ? "" : ",", own, x);
+}
+
+static void add_facts(struct tr_buf *out, const struct srv *s)
+{
+    static const char *const types[] = {"f32", "bf16", "q8"};
+    const struct tr_engine_info *info = s->info;
+    tr_buf_adds(out, ",\"model\":");
+    tr_json_quote(out, s->model, strlen(s->model));
+    tr_buf_addf(out,
+                ",\"weights\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"parameters\":%llu,"
+                "\"window\":%d,\"context_length\":%d,\"max_batch_tokens\":%d,\"page_tokens\":%d,"
+                "\"kv_type\":\"%s\",\"kv_cache_bytes\":%llu,\"layers\":[",
+                info->weights, info->isa, info->threads, (unsigned long long)info->n_params,
+                info->window, info->context_length, info->max_batch_tokens, info->page_tokens,
+                types[info->kv_type], (unsigned long long)info->kv_cache_bytes);
+    for (int i = 0; i < info->n_layers; i++)
+        tr_buf_addf(out, "%s\"%s\"", i ? "," : "",
+                    tr_engine_layer_is_global(s->engine, i) ? "global" : "local");
+    tr_buf_adds(out, "]");
+}
+
+/* Runs of equal cells: how many, and what each holds. */
+static void add_pool(struct tr_buf *out, const char *name, const struct tr_page_map *m, size_t cost)
+{
+    int n = (m->touched + (1 << m->shift) - 1) >> m->shift;
+    tr_buf_addf(out, ",\"%s\":{\"page_bytes\":%zu,\"touched\":%d,\"cell_pages\":%d,\"cells\":[",
+                name, cost, m->touched, 1 << m->shift);
+    for (int i = 0, run; i < n; i += run) {
+        const struct tr_page_cell *c = &m->cells[i];
+        for (run = 1; i + run < n && c[run].used == c->used && c[run].cached == c->cached;)
+            run++;
+        tr_buf_addf(out, "%s[%d,%d,%d]", i ? "," : "", run, c->used, c->cached);
+    }
+    tr_buf_adds(out, "]}");
+}
+
+static void add_sequences(struct tr_buf *out, const struct tr_engine_view *v)
+{
+    static const char *const states[] = {"waiting", "prefill", "decode", "paused"};
+    tr_buf_addf(out, ",\"sequences\":{\"total\":%d,\"rows\":[", v->n_open);
+    for (int i = 0; i < v->n_sequences; i++) {
+        const struct tr_view_sequence *q = &v->sequences[i];
+        tr_buf_addf(out,
+                    "%s{\"id\":%llu,\"choice\":%d,\"state\":\"%s\",\"prompt\":%d,\"cached\":%d,"
+                    "\"computed\":%d,\"tokens\":%d,\"most\":%d,\"local\":[%d,%d],\"global\":%d}",
+                    i ? "," : "", (unsigned long long)q->id, q->choice, states[q->state], q->prompt,
+                    q->cached, q->computed, q->tokens, q->most, q->first_local, q->local_pages,
+                    q->global_pages);
+    }
+    tr_buf_adds(out, "]}");
+}
+
+/* Steps later than `after`: number, end in seconds, seconds, rows of both kinds, sequences. */
+static void add_steps(struct tr_buf *out, const struct tr_engine_view *v, uint64_t after)
+{
+    tr_buf_adds(out, ",\"steps\":[");
+    const char *sep = "";
+    for (int i = 0; i < v->n_steps; i++) {
+        const struct tr_view_step *t = &v->steps[i];
+        if (t->number <= after)
+            continue;
+        tr_buf_addf(out, "%s[%llu,%.6f,%.6f,%d,%d,%d]", sep, (unsigned long long)t->number,
+                    (double)t->end_ns * 1e-9, (double)t->ns * 1e-9, t->prefill_rows, t->decode_rows,
+                    t->sequences);
+        sep = ",";
+    }
+    tr_buf_adds(out, "]");
+}
+
+/* All of it but the time, which stands before. */
+static void add_view(struct tr_buf *out, const struct srv *s, const struct tr_engine_view *v,
+                     uint64_t after)
+{
+    const struct tr_view_times *t = &v->times;
+    add_facts(out, s);
+    tr_buf_adds(out, ",\"metrics\":{");
+    srv_engine_numbers(&v->stats, s->info, add_number, out);
+    tr_buf_addf(
+        out,
+        "},\"seconds\":{\"steps\":%.6f,\"local\":%.6f,\"global\":%.6f,\"mlp\":%.6f,"
+        "\"head\":%.6f,\"sample\":%.6f},\"read\":{\"bytes\":%llu,\"bytes_per_second\":%.0f}",
+        (double)t->steps * 1e-9, (double)t->local * 1e-9, (double)t->global * 1e-9,
+        (double)t->mlp * 1e-9, (double)t->head * 1e-9, (double)t->sample * 1e-9,
+        (unsigned long long)v->read_bytes, v->read_limit);
+    add_pool(out, "local", &v->local, v->local_page_bytes);
+    add_pool(out, "global", &v->global, v->global_page_bytes);
+    add_sequences(out, v);
+    add_steps(out, v, after);
+    tr_buf_adds(out, "}");
+}
+
+static void add_time(struct tr_buf *out, const struct tr_engine_view *v)
+{
+    tr_buf_addf(out, "{\"object\":\"engine\",\"now\":%.6f", (double)v->now_ns * 1e-9);
+}
+
+/* ---- who is told ---- */
+
+static void leave(struct srv_watch *w, struct watcher *x)
+{
+    tr_list_remove(&x->link);
+    if (--w->n == 0)
+        uv_timer_stop(&w->timer);
+    srv_req_unref(x->req);
+    free(x);
+}
+
+static void on_proceed(struct srv_req *req)
+{
+    (void)req; /* a reader who stays behind misses some */
+}
+
+static void on_stop(struct srv_req *req)
+{
+    leave(req->srv->watch, req->owner);
+}
+
+static const struct srv_generator generator = {on_proceed, on_stop};
+
+/* The last thing a watcher hears. */
+static void end(struct srv_watch *w, struct watcher *x, const struct tr_engine_view *v)
+{
+    struct srv_req *req = x->req;
+    if (!x->once) {
+        srv_stream_end(req, false);
+    } else {
+        add_time(&req->out, v);
+        add_view(&req->out, req->srv, v, 0);
+        srv_reply(req, 200, "application/json");
+    }
+    leave(w, x);
+}
+
+static void send_event(struct srv_req *req, const struct srv_watch *w)
+{
+    if (req->out.len > req->out_pos) /* the last one was not read yet */
+        return;
+    tr_buf_add(&req->out, w->text.data, w->text.len);
+    srv_stream_flush(req);
+}
+
+/* Writes the event for all who watch; false: there is nothing new. */
+static bool write_event(struct srv_watch *w, const struct srv *s, const struct tr_engine_view *v)
+{
+    struct tr_buf *out = &w->text;
+    tr_buf_clear(out);
+    tr_buf_adds(out, "data: ");
+    add_time(out, v);
+    size_t begin = out->len;
+    add_view(out, s, v, w->step);
+    if (out->oom)
+        return false;
+    size_t hash = (size_t)tr_hash(out->data + begin, out->len - begin).lo;
+    bool fresh = hash != w->told;
+    w->told = hash;
+    w->step = v->n_steps ? v->steps[v->n_steps - 1].number : 0;
+    tr_buf_adds(out, "\n\n");
+    return fresh && !out->oom;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct srv *s = timer->data;
+    struct srv_watch *w = s->watch;
+    const struct tr_engine_view *v = tr_engine_view(s->engine);
+    int64_t now = (int64_t)uv_now(&s->loop);
+    bool drawn = v->number != w->seen, over = s->state == SRV_STATE_DRAINING;
+    w->seen = v->number;
+    bool fresh = drawn && write_event(w, s, v);
+    TR_LIST_EACH_SAFE(struct watcher, x, &w->watchers) {
+        if (over || (x->once && (drawn || now - x->since > PATIENCE_MS)))
+            end(w, x, v);
+        else if (fresh && !x->once)
+            send_event(x->req, w);
+    }
+    if (w->n && now - w->asked >= EVENT_MS) {
+        w->asked = now;
+        tr_engine_look(s->engine);
+    }
+}
+
+static struct srv_watch *watch_of(struct srv *s)
+{
+    if (s->watch)
+        return s->watch;
+    s->watch = calloc(1, sizeof *s->watch);
+    if (!s->watch)
+        return NULL;
+    tr_list_init(&s->watch->watchers);
+    uv_timer_init(&s->loop, &s->watch->timer);
+    s->watch->timer.data = s;
+    return s->watch;
+}
+
+void srv_watch_done(struct srv *s)
+{
+    if (s->watch)
+        tr_buf_done(&s->watch->text);
+    free(s->watch);
+    s->watch = NULL;
+}
+
+static void begin_watching(struct srv_req *req, bool once)
+{
+    struct srv *s = req->srv;
+    struct srv_watch *w = watch_of(s);
+    struct watcher *x = w ? calloc(1, sizeof *x) : NULL;
+    if (!x) {
+        srv_refuse(req, SRV_PROBLEM_MEMORY, NULL, "out of memory");
+        return;
+    }
+    if (w->n == MAX_WATCHERS) {
+        free(x);
+        srv_refuse(req, SRV_PROBLEM_BUSY, NULL, "%d are watching already", MAX_WATCHERS);
+        return;
+    }
+    x->req = req;
+    x->once = once;
+    x->since = (int64_t)uv_now(&s->loop);
+    tr_list_append(&w->watchers, &x->link);
+    srv_later(req, &generator, x);
+    if (!once)
+        srv_stream_begin(req);
+    if (w->n++ == 0)
+        uv_timer_start(&w->timer, on_tick, TICK_MS, TICK_MS);
+    w->seen = tr_engine_view(s->engine)->number; /* whoever comes gets what is drawn from now on, */
+    w->told = 0;                                 /* even if it is what others have */
+    w->step = 0;
+    w->asked = x->since;
+    tr_engine_look(s->engine);
+}
+
+static void get_engine(struct srv_req *req)
+{
+    begin_watching(req, true);
+}
+
+static void get_events(struct srv_req *req)
+{
+    begin_watching(req, false);
+}
+
+const struct srv_route srv_engine_route = {
+    .path = "/v1/engine",
+    .doc = "The engine at work: layers, pages, sequences, steps",
+    .get = get_engine,
+};
+
+const struct srv_route srv_engine_events_route = {
+    .path = "/v1/engine/events",
+    .doc = "The same, as events some times a second while something changes",
+    .get = get_events,
+    .media = "text/event-stream",
+};

@@ -65,7 +65,7 @@ def main(trinityd, llama, model, streams=256, tokens=32, rate=64.0, rounds=1):
         url = f"http://127.0.0.1:{port}"
         sides = {
             "trinityd": [trinityd, "--model", model, "--port", str(port), "--max-sequences", str(streams), "--max-queue",
-                         str(streams), "--context-length", str(CONTEXT), "--threads", str(THREADS), "--log-level", "error"],
+                         str(streams), "--context-length", str(CONTEXT), "--log-level", "error"],
             "llama-server": [llama, "-m", model, "--port", str(port), "-np", str(streams), "-c", str(streams * CONTEXT),
                              "-t", str(THREADS), "--no-webui"],
         }

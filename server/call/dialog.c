@@ -153,12 +153,12 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
     bool no_calls = choice.mode == SRV_CALLS_NONE;
     const struct tr_chat *chat = c->context.chat;
     struct tr_ids ids = {0};
-    srv_turn_rules_init(&c->rules, &d->tools);
-    c->rules.parallel = d->parallel_tool_calls;
-    c->rules.hide_calls = no_calls;
-    if (no_calls) /* what they are is of no use */
-        srv_turn_rules_forget(&c->rules);
-    c->rules.hide_reasoning = !c->params.include_reasoning;
+    c->rules = (struct srv_turn_rules){.parse = true,
+                                       .parallel = d->parallel_tool_calls,
+                                       .hide_calls = no_calls,
+                                       .hide_reasoning = !c->params.include_reasoning};
+    if (tr_json_size(&d->tools) > 0 && !no_calls) /* else what they are is of no use */
+        srv_turn_rules_tools(&c->rules, &d->tools);
     if (chat && tr_json_size(&d->tools) > 0)
         c->rules.format = tr_chat_tool_format(chat);
     if (no_calls) /* a model that knows of no tools is not tempted */

@@ -52,17 +52,9 @@ static json_t *outline_of(const struct tr_json *tools)
     return ret;
 }
 
-void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_json *tools)
+void srv_turn_rules_tools(struct srv_turn_rules *rules, const struct tr_json *tools)
 {
-    *rules = (struct srv_turn_rules){.parse = true, .parallel = true};
-    if (tr_json_size(tools) > 0)
-        rules->tools = tr_json_root(outline_of(tools), NULL);
-}
-
-void srv_turn_rules_forget(struct srv_turn_rules *rules)
-{
-    json_decref(rules->tools.node);
-    rules->tools = (struct tr_json){0};
+    rules->tools = tr_json_root(outline_of(tools), NULL);
 }
 
 void srv_turn_rules_done(struct srv_turn_rules *rules)

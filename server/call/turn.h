@@ -63,9 +63,7 @@ struct srv_turn {
 };
 
 /* The rules keep an outline of the tools: names and types. */
-void srv_turn_rules_init(struct srv_turn_rules *rules, const struct tr_json *tools);
-/* Calls will be hidden: their types do not matter. */
-void srv_turn_rules_forget(struct srv_turn_rules *rules);
+void srv_turn_rules_tools(struct srv_turn_rules *rules, const struct tr_json *tools);
 void srv_turn_rules_done(struct srv_turn_rules *rules);
 /* Whether the token is a tag, whose text counts although the token is special. */
 bool srv_turn_is_tag(const struct srv_turn_rules *rules, const struct tr_tokenizer *t,

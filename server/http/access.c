@@ -1,41 +1,8 @@
 #include "server/http/access.h"
 
-#include <string.h>
-
 #include "config/clock.h"
 #include "server/http/route.h"
 #include "server/log.h"
-
-const char *srv_method_name(enum srv_method method)
-{
-    static const char *const names[] = {
-        [SRV_METHOD_GET] = "GET",         [SRV_METHOD_HEAD] = "HEAD",
-        [SRV_METHOD_POST] = "POST",       [SRV_METHOD_DELETE] = "DELETE",
-        [SRV_METHOD_OPTIONS] = "OPTIONS", [SRV_METHOD_OTHER] = "other"};
-    return names[method];
-}
-
-/* n hexadecimal digits in lower case, not all of them 0. */
-static bool is_id(const char *s, size_t n)
-{
-    return strspn(s, "0123456789abcdef") >= n && strspn(s, "0") < n;
-}
-
-void srv_access_trace(struct srv_req *req, const char *traceparent)
-{
-    enum { TRACE = 3, PARENT = 36, FLAGS = 53, BYTES = 55 };
-    const char *t = traceparent;
-    if (!t || strlen(t) < BYTES || strspn(t, "0123456789abcdef") != 2 || strncmp(t, "ff", 2) == 0)
-        return;
-    bool first = strncmp(t, "00", 2) == 0;
-    if (t[TRACE - 1] != '-' || t[PARENT - 1] != '-' || t[FLAGS - 1] != '-' ||
-        !is_id(t + TRACE, 32) || t[TRACE + 32] != '-' || !is_id(t + PARENT, 16) ||
-        t[PARENT + 16] != '-' || strspn(t + FLAGS, "0123456789abcdef") != 2 ||
-        (t[BYTES] != '\0' && (first || t[BYTES] != '-')))
-        return;
-    memcpy(req->trace, t + TRACE, 32);
-    memcpy(req->span, t + PARENT, 16);
-}
 
 static void add_call(struct tr_buf *fields, const struct srv_ledger *l)
 {
@@ -70,7 +37,7 @@ void srv_access_log(const struct srv_req *req)
         srv_log_text(&fields, "parent", req->span);
     }
     srv_log_with(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, &fields, "%s %s %d",
-                 srv_method_name(req->method), req->path ? req->path : "-",
+                 srv_methods[req->method], req->path ? req->path : "-",
                  req->gone ? 499 : req->status);
     tr_buf_done(&fields);
 }

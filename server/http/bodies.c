@@ -8,10 +8,7 @@
 
 /* Memory for the request bodies of all connections: this, or four of the largest. */
 #define BODIES_MIN (256ULL << 20)
-enum {
-    SMALL_BODY = 64 * 1024, /* so much of a body is taken however many others are held */
-    STANDING = 32 * 1024    /* bytes of about the last second: who sends less stands still */
-};
+enum { STANDING = 32 * 1024 }; /* bytes of about the last second: who sends less stands still */
 
 /* What it has sent in about the last second: a sum that halves with each. */
 static double pace(const struct srv_req *req, int64_t now)
@@ -24,7 +21,7 @@ static struct srv_req *slowest(const struct srv *s, const struct srv_req *but, i
     struct srv_req *best = NULL;
     TR_LIST_EACH(const struct srv_conn, c, &s->conns) {
         struct srv_req *r = c->req;
-        if (r && r != but && r->phase == SRV_PHASE_BODY && r->held > SMALL_BODY &&
+        if (r && r != but && r->phase == SRV_PHASE_BODY && r->paced > 0 && r->held > 0 &&
             (!best || pace(r, now) < pace(best, now)))
             best = r;
     }
@@ -47,8 +44,6 @@ bool srv_bodies_admit(struct srv_req *req, size_t n)
     uint64_t most = TR_MAX(BODIES_MIN, 4 * s->options->max_body);
     req->pace = pace(req, now) + (double)n;
     req->paced = now;
-    if (req->received <= SMALL_BODY)
-        return true;
     while (s->body_bytes + n > most) {
         struct srv_req *other = slowest(s, req, now);
         if (!other)

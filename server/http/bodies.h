@@ -4,8 +4,8 @@
 
 #include "server/http/request.h"
 
-/* n more bytes of a body have come: whether there is room for them. Where there is none, uploads
- * that stand still give way, the slowest first. */
+/* n more bytes of a body that is not small have come: whether there is room for them. Where there
+ * is none, uploads that stand still give way, the slowest first. */
 bool srv_bodies_admit(struct srv_req *req, size_t n);
 
 #endif

@@ -24,6 +24,7 @@
 enum { RESERVE_MAX = 1 << 20 };
 enum {
     HOST_BYTES = 512,
+    SMALL_BODY = 64 * 1024,  /* so much of a body is taken however many others are held */
     STREAM_BLOCK = 4096,     /* libmicrohttpd's buffer for HTTP/1.0 streams */
     ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
 };
@@ -35,7 +36,7 @@ static enum MHD_Result send_reply(struct srv_req *req);
 static enum srv_method method_of(const char *name)
 {
     int i = 0;
-    while (i < SRV_METHOD_OTHER && strcmp(name, srv_method_name((enum srv_method)i)) != 0)
+    while (i < SRV_METHOD_OTHER && strcmp(name, srv_methods[i]) != 0)
         i++;
     return (enum srv_method)i;
 }
@@ -58,7 +59,8 @@ static bool keep_head(struct srv_req *req, const struct srv_head *head, const ch
         memcpy(req->id, head->request_id, strlen(head->request_id) + 1);
     else
         snprintf(req->id, sizeof req->id, "req-%016llx", (unsigned long long)req->number);
-    srv_access_trace(req, head->traceparent);
+    memcpy(req->trace, head->trace, sizeof req->trace);
+    memcpy(req->span, head->span, sizeof req->span);
     req->length = head->length;
     req->strict = req->srv->options->strict;
     req->origin = origin ? strdup(origin) : NULL;
@@ -137,7 +139,7 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
         refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
         return MHD_YES;
     }
-    if (!srv_bodies_admit(req, n)) {
+    if (req->received > SMALL_BODY && !srv_bodies_admit(req, n)) {
         refuse_rest(req, SRV_PROBLEM_BUSY, "too many large requests at the same time");
         return MHD_YES;
     }

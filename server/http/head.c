@@ -202,6 +202,29 @@ static bool is_usable_id(const char *s)
     return true;
 }
 
+/* n hexadecimal digits in lower case, not all of them 0. */
+static bool is_trace_id(const char *s, size_t n)
+{
+    return strspn(s, "0123456789abcdef") >= n && strspn(s, "0") < n;
+}
+
+/* traceparent of W3C Trace Context, version 00 and its successors. */
+static void take_trace(struct srv_head *h)
+{
+    enum { TRACE = 3, PARENT = 36, FLAGS = 53, BYTES = 55 };
+    const char *t = h->traceparent;
+    if (!t || strlen(t) < BYTES || strspn(t, "0123456789abcdef") != 2 || strncmp(t, "ff", 2) == 0)
+        return;
+    bool first = strncmp(t, "00", 2) == 0;
+    if (t[TRACE - 1] != '-' || t[PARENT - 1] != '-' || t[FLAGS - 1] != '-' ||
+        !is_trace_id(t + TRACE, 32) || !is_trace_id(t + PARENT, 16) ||
+        strspn(t + FLAGS, "0123456789abcdef") != 2 ||
+        (t[BYTES] != '\0' && (first || t[BYTES] != '-')))
+        return;
+    memcpy(h->trace, t + TRACE, 32);
+    memcpy(h->span, t + PARENT, 16);
+}
+
 void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line)
 {
     *head = (struct srv_head){.end = line_end(line)};
@@ -211,6 +234,7 @@ void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const stru
     head->fault = fault_of(head, line);
     head->key = key_of(head);
     head->length = length_of(head);
+    take_trace(head);
     if (!is_usable_id(head->request_id))
         head->request_id = NULL;
 }

@@ -20,12 +20,13 @@ struct srv_head {
         *content_type, *content_encoding, *expect, *request_id, *traceparent, *transfer_encoding,
         *content_length, *host, *if_none_match;
     int n_content_length, n_transfer_encoding, n_host;
-    const char *fault; /* what is wrong with it; NULL = nothing */
-    const char *key;   /* that the client showed; NULL = none */
-    uint64_t length;   /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64 */
-    size_t bytes;      /* of names and values */
-    bool broken;       /* a name that is no token, or a control character in a value */
-    const char *end;   /* of the lines so far, as they lie in libmicrohttpd's buffer */
+    const char *fault;        /* what is wrong with it; NULL = nothing */
+    const char *key;          /* that the client showed; NULL = none */
+    char trace[33], span[17]; /* of a traceparent that is as it should be; "" = none */
+    uint64_t length;          /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64 */
+    size_t bytes;             /* of names and values */
+    bool broken;              /* a name that is no token, or a control character in a value */
+    const char *end;          /* of the lines so far, as they lie in libmicrohttpd's buffer */
 };
 
 enum { SRV_HEAD_MAX = 32 * 1024 }; /* names and values together */

@@ -4,6 +4,10 @@
 
 #include "server/server.h"
 
+const char *const srv_methods[] = {
+    [SRV_METHOD_GET] = "GET",       [SRV_METHOD_HEAD] = "HEAD",       [SRV_METHOD_POST] = "POST",
+    [SRV_METHOD_DELETE] = "DELETE", [SRV_METHOD_OPTIONS] = "OPTIONS", [SRV_METHOD_OTHER] = "other"};
+
 void srv_req_drop_body(struct srv_req *req)
 {
     req->srv->body_bytes -= req->held;

@@ -32,6 +32,8 @@ enum srv_method {
     SRV_METHOD_OTHER
 };
 
+extern const char *const srv_methods[SRV_METHOD_OTHER + 1]; /* their names */
+
 enum srv_phase {
     SRV_PHASE_BODY,    /* the body is arriving (or is being thrown away) */
     SRV_PHASE_PENDING, /* the handler has run and will reply later: the connection is suspended */

@@ -18,7 +18,7 @@
 #define TR_ENGINE_ENGINE_H
 
 #include "engine/job.h"
-#include "engine/types.h"
+#include "engine/stats.h"
 
 struct tr_engine;
 struct tr_tokenizer;
@@ -123,8 +123,7 @@ void tr_engine_pause(struct tr_engine *e, uint64_t id, bool paused);
 void tr_engine_drain(struct tr_engine *e);
 
 struct tr_engine_stats {
-    int waiting, running, paused;
-    /* used: held by sequences; cached: prefix only */
+    int waiting, running, paused; /* of pages used: held by sequences; cached: prefix only */
     int local_pages_used, local_pages_cached, local_pages_total;
     int global_pages_used, global_pages_cached, global_pages_total;
     uint64_t steps, step_ns, rows, prefill_rows, decode_rows; /* step_ns: within steps */
@@ -136,6 +135,7 @@ struct tr_engine_stats {
     uint64_t choice_bytes; /* of running choices and those to be recomputed, beside pages */
     int expected_tokens;   /* promised to an answer without max_tokens */
     struct tr_bound_stats bound;
+    struct tr_run_stats run;
     uint64_t finished[TR_FINISH_ERROR + 1];
     int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of the engine thread's loop */
     /* recent, smoothed; 0 = not measured yet */

@@ -182,6 +182,19 @@ struct tr_page *tr__page_find(struct tr_page_pool *p, struct tr_hash key, int64_
     return page;
 }
 
+bool tr__page_is_gone(const struct tr_page_pool *p, struct tr_hash key)
+{
+    return p->gone[key.lo % TR_GONE_PAGES] == key.hi;
+}
+
+static void evict(struct tr_page *page)
+{
+    struct tr_page_pool *p = page->pool;
+    p->evicted++;
+    p->gone[page->key.lo % TR_GONE_PAGES] = page->key.hi;
+    forget(page);
+}
+
 /* ---- references and memory ---- */
 
 /* Gives a free page's memory back to the system. The pool then stops asking for huge pages, since
@@ -230,7 +243,7 @@ static bool reclaim(struct tr_page_budget *b, const struct tr_page_pool *wanted)
     }
     struct tr_page *oldest = cheapest(b);
     if (oldest)
-        forget(oldest);
+        evict(oldest);
     return oldest != NULL;
 }
 

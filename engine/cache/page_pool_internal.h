@@ -46,6 +46,8 @@ struct tr_page_budget {
     struct tr_page_pool *pools[2];
 };
 
+enum { TR_GONE_PAGES = 4096 }; /* evicted pages that a pool remembers, about */
+
 struct tr_page_pool {
     struct tr_page_budget *budget;
     size_t page_bytes; /* of data; 0 = the model has no layer of the kind: the pool is inert */
@@ -63,6 +65,8 @@ struct tr_page_pool {
     struct tr_page **index;
     size_t index_mask;
     uint64_t mismatches, verified; /* comparisons of contents that failed; that a twin passed */
+    uint64_t evicted, reused;      /* cached pages given up for others; found and held once more */
+    uint64_t gone[TR_GONE_PAGES];  /* of keys evicted of late: hi, at lo */
     bool verify;                   /* keep checksums and compare them at each reuse */
     bool poison;                   /* fill freed pages with NaN: for tests */
 };
@@ -89,5 +93,7 @@ void tr__page_seal(struct tr_page *page, struct tr_hash key, int64_t start, cons
  * too; a page that fails that is forgotten. NULL if there is none. */
 struct tr_page *tr__page_find(struct tr_page_pool *p, struct tr_hash key, int64_t start,
                               const int32_t *ids);
+/* Whether a page of that key was evicted of late. */
+bool tr__page_is_gone(const struct tr_page_pool *p, struct tr_hash key);
 
 #endif

@@ -64,7 +64,11 @@ size_t tr_global_page_cost(const struct tr_kv_layout *global)
 
 static struct tr_page_counts counts(const struct tr_page_pool *p)
 {
-    return (struct tr_page_counts){.used = p->used, .cached = p->cached, .total = p->n_pages};
+    return (struct tr_page_counts){.used = p->used,
+                                   .cached = p->cached,
+                                   .total = p->n_pages,
+                                   .evicted = p->evicted,
+                                   .reused = p->reused};
 }
 
 struct tr_page_counts tr_local_counts(const struct tr_pages *p)
@@ -191,6 +195,7 @@ static void adopt(struct tr_page_table *t, int64_t page, struct tr_page *found)
     if (t->n == 0)
         t->first = page;
     tr__page_ref(found);
+    found->pool->reused++;
     append(t, found);
 }
 
@@ -309,6 +314,11 @@ struct tr_global_page *tr__global_find(struct tr_pages *p, int64_t page, struct 
 {
     return (struct tr_global_page *)tr__page_find(&p->global, key, page * p->global.page_tokens,
                                                   ids);
+}
+
+bool tr__global_is_gone(const struct tr_pages *p, struct tr_hash key)
+{
+    return tr__page_is_gone(&p->global, key);
 }
 
 void tr__global_adopt(struct tr_global_table *t, struct tr_global_page *found)

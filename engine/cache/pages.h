@@ -35,9 +35,10 @@ size_t tr_local_page_cost(const struct tr_kv_layout *local);
 size_t tr_global_page_cost(const struct tr_kv_layout *global);
 
 struct tr_page_counts {
-    int used;   /* held by sequences */
-    int cached; /* held by nobody, reusable, evictable */
-    int total;  /* most the whole budget could hold of this kind */
+    int used;                 /* held by sequences */
+    int cached;               /* held by nobody, reusable, evictable */
+    int total;                /* most the whole budget could hold of this kind */
+    uint64_t evicted, reused; /* since the start: cached pages given up; found and held again */
 };
 struct tr_page_counts tr_local_counts(const struct tr_pages *p);
 struct tr_page_counts tr_global_counts(const struct tr_pages *p);
@@ -89,6 +90,8 @@ struct tr_local_page *tr__local_find(struct tr_pages *p, int64_t page, struct tr
                                      const int32_t *ids);
 struct tr_global_page *tr__global_find(struct tr_pages *p, int64_t page, struct tr_hash key,
                                        const int32_t *ids);
+/* Whether a page of that key was evicted of late: the pool remembers some thousands. */
+bool tr__global_is_gone(const struct tr_pages *p, struct tr_hash key);
 /* Appends a found page to the table and holds it; it must be the table's next page number, or any
  * for an empty local table. */
 void tr__local_adopt(struct tr_local_table *t, int64_t page, struct tr_local_page *found);

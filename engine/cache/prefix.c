@@ -23,7 +23,7 @@ void tr__prefix_advance(struct tr_prefix *x, int page_tokens, const int32_t *ids
 /* The greatest number of pages at which a sequence that has `first` full pages may resume. */
 static int64_t longest_match(struct tr_pages *p, const struct tr_prefix_shape *s,
                              struct tr_prefix x, const int32_t *ids, int64_t n_pages,
-                             int64_t *ret_global)
+                             struct tr_prefix_match *ret)
 {
     int64_t first = x.pages;
     int64_t best = first;
@@ -32,25 +32,27 @@ static int64_t longest_match(struct tr_pages *p, const struct tr_prefix_shape *s
     for (; i < n_pages; i++) {
         const int32_t *page = ids + i * s->page_tokens;
         tr__prefix_advance(&x, s->page_tokens, ids);
-        if (s->has_global && !tr__global_find(p, i, x.global, page))
+        if (s->has_global && !tr__global_find(p, i, x.global, page)) {
+            ret->evicted = tr__global_is_gone(p, x.global);
             break;
+        }
         run = s->has_local && tr__local_find(p, i, x.local, page) ? run + 1 : 0;
         if (run >= TR_MIN(tr_prefix_tail(s), i + 1 - first))
             best = i + 1;
     }
-    *ret_global = i;
+    ret->tokens = i * s->page_tokens;
     return best;
 }
 
 int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
                         const struct tr_prefix_use *use, int64_t n_computed, int64_t n_max,
-                        int64_t *ret_matched)
+                        struct tr_prefix_match *ret)
 {
     int64_t first = use->chain->pages;
-    int64_t matched;
-    int64_t best = longest_match(p, s, *use->chain, use->ids, n_max / s->page_tokens, &matched);
-    if (ret_matched)
-        *ret_matched = matched * s->page_tokens;
+    struct tr_prefix_match match = {0};
+    int64_t best = longest_match(p, s, *use->chain, use->ids, n_max / s->page_tokens, &match);
+    if (ret)
+        *ret = match;
     if (best * s->page_tokens <= n_computed)
         return n_computed;
 

@@ -39,13 +39,19 @@ struct tr_prefix_use {
     const int32_t *ids;
 };
 
+/* What a lookup came to, whatever could be used of it. */
+struct tr_prefix_match {
+    int64_t tokens; /* for which all global pages were there, local tail or not: a branch point,
+                     * worth keeping the tail of next time */
+    bool evicted;   /* the next global page was there, not long ago */
+};
+
 /* Extends the computed prefix by pages of others, to at most n_max tokens; the sequence's own pages
  * at and behind the first adopted position are released. Returns the new number of computed tokens
- * (n_computed if nothing is gained). *ret_matched (NULL ok): tokens for which all global pages were
- * there, local tail or not: a branch point, worth keeping the tail of next time. */
+ * (n_computed if nothing is gained). ret: NULL ok. */
 int64_t tr_prefix_adopt(struct tr_pages *p, const struct tr_prefix_shape *s,
                         const struct tr_prefix_use *use, int64_t n_computed, int64_t n_max,
-                        int64_t *ret_matched);
+                        struct tr_prefix_match *ret);
 
 /* Seals the pages that n_computed tokens fill and that are not sealed yet. resume [n_resume]:
  * points at which a later request may resume; their tails are kept longer. compare: see

@@ -304,6 +304,7 @@ static void flatten(struct tr_forward *f, const struct tr_batch *batch)
 void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, int *ret_head_rows)
 {
     flatten(f, batch);
+    f->counts_load = f->n_runs++ % LOAD_EVERY == 0;
     f->n_parts = tr_pool_parts(f->pool);
     if (f->n_rows)
         tr_pool_run_phases(f->pool, next_phase, f);
@@ -318,6 +319,11 @@ struct tr_forward_times tr_forward_times(const struct tr_forward *f)
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f)
 {
     return f->expert_bytes;
+}
+
+const float *tr_forward_expert_load(const struct tr_forward *f)
+{
+    return f->load_ratio;
 }
 
 void tr_forward_set_probe(struct tr_forward *f, const struct tr_forward_probe *probe)

@@ -10,7 +10,9 @@ enum {
     TILE_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
     EXPERT_ROWS = 64, /* rows that go through an expert at a time: bounds the thread's scratch */
     FEW_ROWS = 8,     /* up to here threads share every expert instead of taking whole ones */
-    CUT = 64          /* columns that a row's forms can be prepared by */
+    CUT = 64,         /* columns that a row's forms can be prepared by */
+    LOAD_EVERY = 16,  /* passes: the experts' load is counted in one of so many */
+    LOAD_SLOTS = 4096 /* of a layer, after which older ones count half */
 };
 
 /* Consecutive rows of one span. */
@@ -56,8 +58,10 @@ struct tr_forward {
     int n_rows;
     uint64_t expert_bytes; /* see tr_forward_expert_bytes */
     struct tr_forward_times times;
-    int64_t *account;   /* of these, that of the phase under way; NULL: none */
-    int64_t clock;      /* since when */
+    int64_t *account; /* of these, that of the phase under way; NULL: none */
+    int64_t clock;    /* since when */
+    uint64_t n_runs;
+    bool counts_load;   /* this pass */
     struct tile *tiles; /* [max_rows] at most */
     int n_tiles;
     int32_t *tokens;    /* [max_rows] */
@@ -92,6 +96,8 @@ struct tr_forward {
     int32_t *slot_row;        /* [max_rows * k] the row of a slot */
     int32_t *slot;            /* [max_rows][k] the slot of a row's rank */
     float *slots;             /* [max_rows * k][sd] expert outputs */
+    float *load;              /* [n_layers][E] slots of late */
+    float *load_ratio;        /* [n_layers]: see tr_forward_expert_load */
     float *few_gate, *few_up; /* [FEW_ROWS * k][expert width, padded] */
     struct tr_rows few_act;   /* [FEW_ROWS * k][expert width] */
 

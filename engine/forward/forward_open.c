@@ -92,6 +92,8 @@ static void lay_out(struct tr_forward *f, struct arena *a, int n_threads)
     f->chosen = take(a, chosen, sizeof *f->chosen);
     f->chosen_weight = take(a, chosen, sizeof *f->chosen_weight);
     f->expert_begin = take(a, (size_t)c->n_experts + 1, sizeof *f->expert_begin);
+    f->load = take(a, (size_t)c->n_layers * (size_t)c->n_experts, sizeof *f->load);
+    f->load_ratio = take(a, (size_t)c->n_layers, sizeof *f->load_ratio);
     f->slot_row = take(a, chosen, sizeof *f->slot_row);
     f->slot = take(a, chosen, sizeof *f->slot);
     f->slots = take(a, chosen * f->sd, sizeof *f->slots);

@@ -136,6 +136,22 @@ void tr__choose(const struct worker *w)
         swiglu_rows(w, &l->mlp, begin, end);
 }
 
+/* slots [n_experts] of this pass. */
+static void count_load(struct tr_forward *f, const int *slots)
+{
+    int n = f->config->n_experts;
+    float *load = f->load + (size_t)f->layer * (size_t)n;
+    float sum = 0, most = 0;
+    for (int e = 0; e < n; e++) {
+        load[e] += (float)slots[e];
+        sum += load[e];
+        most = TR_MAX(most, load[e]);
+    }
+    f->load_ratio[f->layer] = most * (float)n / sum;
+    for (int e = 0; e < n && sum > LOAD_SLOTS; e++)
+        load[e] *= 0.5F;
+}
+
 /* Slots by expert, rows ascending within one: counting sort of (row, rank). */
 void tr__group(const struct worker *w)
 {
@@ -146,6 +162,8 @@ void tr__group(const struct worker *w)
     memset(begin, 0, ((size_t)f->config->n_experts + 1) * sizeof *begin);
     for (int i = 0; i < n; i++)
         begin[f->chosen[i]]++;
+    if (f->counts_load)
+        count_load(f, begin);
     int at = 0;
     for (int e = 0; e <= f->config->n_experts; e++) {
         f->expert_bytes += begin[e] ? tr_mlp_bytes(&l->experts[e]) : 0;

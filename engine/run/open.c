@@ -304,6 +304,7 @@ static int open_buffers(struct tr_engine *e, struct tr_err *err)
 static int start_thread(struct tr_engine *e, struct tr_err *err)
 {
     tr__expect_first(e);
+    tr__count_open(e);
     if (tr__inbox_init(&e->inbox) < 0)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     e->has_inbox = true;

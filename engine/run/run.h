@@ -243,6 +243,15 @@ void tr__inbox_remove(struct inbox *in, struct request *r);
 /* ---- step.c ---- */
 void *tr__engine_thread(void *engine);
 
+/* ---- count.c ---- */
+/* Facts that the numbers begin with; measures how fast the weights can be read. Before the thread
+ * runs. */
+void tr__count_open(struct tr_engine *e);
+/* A step of n sequences has ended that took ns; before: the numbers when it began. */
+void tr__count_step(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns, int n);
+/* Once its prompt is computed. */
+void tr__count_prompt(struct tr_engine *e, struct request *r);
+
 /* ---- deliver.c ---- */
 /* Ends one choice: CHOICE_DONE, and with the last one DONE, after which the request is gone. */
 void tr__finish(struct tr_engine *e, struct choice *c, enum tr_finish finish, int32_t stop_id);
@@ -258,6 +267,9 @@ void tr__view_step(struct tr_engine *e, const struct tr_engine_stats *before, in
 /* What a step reads for e->spans[0, n_spans), experts aside; head: logits, too. */
 void tr__view_reads(struct tr_engine *e, int n_spans, bool head);
 void tr__view_draw(struct tr_engine *e);
+/* Bytes a second at which all threads together read the weights, in some tens of milliseconds; 0 =
+ * none in memory. While no step runs. */
+double tr__measure_limit(const struct tr_engine *e);
 
 /* ---- sample_step.c ---- */
 /* Logits, tokens and events of e->heads[0, n_heads); the step had step_rows rows. */

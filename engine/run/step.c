@@ -80,18 +80,6 @@ static struct head_rows head_rows(const struct tr_seq *seq, struct choice *c)
     return h;
 }
 
-static void count_prompt(struct tr_engine *e, struct request *r)
-{
-    const struct tr_seq *seq = &r->choices[0].seq;
-    if (r->counted || seq->n_computed < seq->n_prompt)
-        return;
-    r->counted = true;
-    r->usage.cached_tokens = seq->n_cached;
-    e->now.prompt_tokens += (uint64_t)seq->n_prompt;
-    e->now.prefix_queries += seq->share ? (uint64_t)seq->n_prompt : 0;
-    e->now.prefix_hits += (uint64_t)seq->n_cached;
-}
-
 /* The request ends before the next step. */
 static void lack_memory(struct request *r)
 {
@@ -145,24 +133,6 @@ static void count_rows(struct tr_engine *e, const struct tr_seq *seq, struct req
     e->now.prefill_rows += decode ? 0 : (uint64_t)seq->planned;
 }
 
-static void smooth(double *mean, double value)
-{
-    *mean = *mean > 0 ? *mean + (value - *mean) * 0.1 : value;
-}
-
-static void measure(struct tr_engine *e, const struct tr_engine_stats *before, int64_t ns, int n)
-{
-    tr__view_step(e, before, ns, n);
-    double seconds = (double)TR_MAX(ns, 1) * 1e-9;
-    e->now.step_ns += (uint64_t)ns;
-    uint64_t prefill = e->now.prefill_rows - before->prefill_rows;
-    uint64_t tokens = e->now.generated_tokens - before->generated_tokens;
-    if (prefill > tokens)
-        smooth(&e->now.prefill_tokens_per_second, (double)prefill / seconds);
-    else if (tokens)
-        smooth(&e->now.decode_tokens_per_second, (double)tokens / seconds);
-}
-
 static void run_step(struct tr_engine *e, const struct tr_plan *plan)
 {
     struct tr_engine_stats before = e->now;
@@ -196,7 +166,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
         struct choice *c = e->heads[i].choice;
         tr_schedule_advance(e->schedule, &c->seq, c->seq.planned - c->seq.n_drafts);
         if (c->index == 0)
-            count_prompt(e, c->request);
+            tr__count_prompt(e, c->request);
         if (c->seq.n_forks && c->seq.n_computed == c->seq.n_prompt)
             fork_choices(e, c);
     }
@@ -206,7 +176,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     e->view.times.sample += end - tr_forward_times(e->forward).head - sampling;
     tr_pace_end(&e->pace,
                 (double)e->info.step_bytes + (double)e->info.token_flops * rows / FLOPS_PER_BYTE);
-    measure(e, &before, end - start, n);
+    tr__count_step(e, &before, end - start, n);
     e->worked_ns = end;
 }
 
@@ -237,9 +207,13 @@ static void publish(struct tr_engine *e)
     s->local_pages_used = local.used;
     s->local_pages_cached = local.cached;
     s->local_pages_total = local.total;
+    s->run.local.evicted = local.evicted;
+    s->run.local.reused = local.reused;
     s->global_pages_used = global.used;
     s->global_pages_cached = global.cached;
     s->global_pages_total = global.total;
+    s->run.global.evicted = global.evicted;
+    s->run.global.reused = global.reused;
     s->preemptions = counts.preemptions;
     tr_pages_checks(e->pages, &s->page_mismatches, &s->verified_hits);
     s->queued_prompt_tokens = counts.prompt_left;

@@ -86,7 +86,7 @@ static void add_mlp(struct tr_area *areas, int *n, const struct tr_mlp *mlp)
     add_area(areas, n, &mlp->down);
 }
 
-static double measure_limit(const struct tr_engine *e)
+double tr__measure_limit(const struct tr_engine *e)
 {
     const struct tr_model_config *c = &e->weights->config;
     struct tr_area *areas = calloc(MOST_AREAS, sizeof *areas);
@@ -114,7 +114,7 @@ static void learn_limit(struct tr_engine *e)
         return;
     v->n_limits++;
     v->limit_ns = now;
-    v->limit = TR_MAX(v->limit, measure_limit(e));
+    v->limit = TR_MAX(v->limit, tr__measure_limit(e));
 }
 
 /* ---- drawing ---- */

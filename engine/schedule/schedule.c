@@ -169,16 +169,19 @@ void tr__adopt(struct tr_schedule *s, struct tr_seq *seq)
     struct tr_prefix_use use = use_of(seq);
     int before = seq->n_computed;
     int64_t first = seq->chain.pages;
-    int64_t matched;
+    struct tr_prefix_match match;
     seq->n_computed = (int)tr_prefix_adopt(s->o.pages, &s->o.shape, &use, seq->n_computed,
-                                           seq->n_ids - 1, &matched);
-    s->counts.pages_looked += (uint64_t)(matched / s->o.shape.page_tokens - first + 1);
-    if (!seq->running)
-        seq->branch = matched;
+                                           seq->n_ids - 1, &match);
+    int64_t matched = match.tokens / s->o.shape.page_tokens;
+    s->counts.pages_looked += (uint64_t)(matched - first + 1);
+    if (!seq->running) {
+        seq->branch = match.tokens;
+        seq->evicted = match.evicted;
+    }
     /* What was looked through in vain is looked at again when a part of it is computed: all looks
      * together are linear in the prompt. */
     if (seq->n_computed == before)
-        seq->look_at = first + (matched / s->o.shape.page_tokens - first) / LOOK_PART;
+        seq->look_at = first + (matched - first) / LOOK_PART;
     if (seq->n_preempted == 0) /* what a recomputation finds may be its own: no reuse */
         seq->n_cached += seq->n_computed - before;
 }

@@ -61,6 +61,7 @@ struct tr_seq {
     struct tr_global_table global;
     struct tr_prefix chain;
     int64_t branch;  /* resume point seen at admission, see tr_prefix_adopt */
+    bool evicted;    /* the page behind it was there, not long before */
     int64_t look_at; /* pages to have computed before others' are looked for again */
     bool failed;     /* there was no memory for its buffers: it can't go on */
     uint64_t buffer_bytes;

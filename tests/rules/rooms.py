@@ -15,7 +15,7 @@ HOMES = {
     r"xxhash\.h": r"config/hash\.c",
 }
 # What a room may include of the project beside itself, config/ and the low types of engine/. config <- engine <- server; in the engine everything stands on kernels, and only run/ sees all.
-LOW = r"config/|engine/(types|job)\.h"
+LOW = r"config/|engine/(types|job|stats)\.h"
 FACE = r"engine/(engine|view)\.h|engine/grammar/(cache|grammar)\.h|engine/text/\w+\.h"
 TOP = r"server/(server|log|metrics)\.h"
 MAY_INCLUDE = {

@@ -237,7 +237,9 @@ static int64_t hit(struct tr_pages *p, const struct tr_prefix_shape *s, const in
     open_tables(&l, &g);
     tr_prefix_init(&chain, (struct tr_hash){1, 2}, salt);
     struct tr_prefix_use use = {&chain, &l, &g, ids};
-    int64_t n = tr_prefix_adopt(p, s, &use, 0, n_ids, matched);
+    struct tr_prefix_match match;
+    int64_t n = tr_prefix_adopt(p, s, &use, 0, n_ids, &match);
+    *matched = match.tokens;
     close_tables(&l, &g);
     return n;
 }

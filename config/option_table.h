@@ -122,7 +122,7 @@
     X(BOOL, strict, "false", NULL, 0, 0, TR_FOR_CALLS, TR_RELOAD, "refuse unknown request fields") \
     X(BOOL, reasoning_alias, "false", NULL, 0, 0, TR_FOR_CALLS, TR_RELOAD,                         \
       "send reasoning_content under the name reasoning, too")                                      \
-    X(CHOICE, metrics_compat, "none", "none|vllm", 0, 0, TR_FOR_SERVE, TR_RELOAD,                  \
+    X(CHOICE, metrics_compat, "none", "none|vllm|llamacpp|all", 0, 0, TR_FOR_SERVE, TR_RELOAD,     \
       "print the metrics under another server's names as well")                                    \
     X(CHOICE, log_level, "info", "error|warn|info|debug", 0, 0, TR_FOR_ALL, TR_RELOAD,             \
       "what the log shows")                                                                        \

@@ -44,7 +44,12 @@ enum tr_option_action { TR_ACTION_RUN, TR_ACTION_HELP, TR_ACTION_VERSION, TR_ACT
 enum tr_log_format { TR_LOG_FORMAT_TEXT, TR_LOG_FORMAT_JSON };
 enum tr_speculation { TR_SPECULATION_NONE, TR_SPECULATION_NGRAM };
 enum tr_confine { TR_CONFINE_AUTO, TR_CONFINE_OFF, TR_CONFINE_STRICT };
-enum tr_metrics_compat { TR_METRICS_COMPAT_NONE, TR_METRICS_COMPAT_VLLM };
+enum tr_metrics_compat {
+    TR_METRICS_COMPAT_NONE,
+    TR_METRICS_COMPAT_VLLM,
+    TR_METRICS_COMPAT_LLAMACPP,
+    TR_METRICS_COMPAT_ALL
+};
 
 struct tr_strings {
     char **items; /* owned, n strings */

@@ -1,11 +1,14 @@
 #include "server/api/prometheus.h"
 
+#include "server/http/bodies.h"
 #include "server/http/reply.h"
+#include "server/log.h"
+#include "server/process.h"
 #include "server/server.h"
 
 struct page {
     struct tr_buf *out;
-    const char *prefix; /* "trinityd_" or "vllm:" */
+    const char *prefix; /* "trinityd_", "vllm:" or "llamacpp:" */
     bool alias;
     struct tr_buf model; /* model_name="..." */
 };
@@ -63,6 +66,13 @@ static void finished(struct page *p, const struct srv_metrics *m)
     for (int i = 0; i < SRV_N_REASONS; i++)
         tr_buf_addf(p->out, "%s%s{%s,finished_reason=\"%s\"} %llu\n", p->prefix, name,
                     p->model.data, reasons[i], (unsigned long long)m->finished[i]);
+}
+
+/* A sample with a label of its own, of a metric whose head is written. */
+static void sample(struct page *p, const char *name, const char *label, const char *word, double x)
+{
+    tr_buf_addf(p->out, "%s%s{%s,%s=\"%s\"} %.15g\n", p->prefix, name, p->model.data, label, word,
+                x);
 }
 
 static double share(int used, int total)
@@ -150,6 +160,158 @@ static void constraints(struct page *p, const struct tr_engine_stats *st)
           (double)st->bound.mask_ns * 1e-9);
 }
 
+/* ---- what only this engine has ---- */
+
+static const char *const kinds[] = {"local", "global"}; /* of layers, and so of pages */
+
+static void pages(struct page *p, const struct tr_engine_stats *st)
+{
+    const struct tr_cache_stats *cache[] = {&st->run.local, &st->run.global};
+    const int used[] = {st->local_pages_used, st->global_pages_used};
+    const int cached[] = {st->local_pages_cached, st->global_pages_cached};
+    head(p, "page_bytes_used", "gauge", "Memory of the pages that sequences hold, by kind.");
+    for (int i = 0; i < 2; i++)
+        sample(p, "page_bytes_used", "kind", kinds[i],
+               (double)used[i] * (double)cache[i]->page_bytes);
+    head(p, "page_bytes_cached", "gauge", "Memory of the pages kept for reuse only, by kind.");
+    for (int i = 0; i < 2; i++)
+        sample(p, "page_bytes_cached", "kind", kinds[i],
+               (double)cached[i] * (double)cache[i]->page_bytes);
+    head(p, "page_evictions_total", "counter", "Pages kept for reuse that had to go, by kind.");
+    for (int i = 0; i < 2; i++)
+        sample(p, "page_evictions_total", "kind", kinds[i], (double)cache[i]->evicted);
+    head(p, "page_reuses_total", "counter", "Pages that another sequence took up, by kind.");
+    for (int i = 0; i < 2; i++)
+        sample(p, "page_reuses_total", "kind", kinds[i], (double)cache[i]->reused);
+}
+
+static void misses(struct page *p, const struct tr_engine_stats *st)
+{
+    static const char *const causes[TR_MISSES] = {
+        [TR_MISS_NEW] = "new",   [TR_MISS_EVICTED] = "evicted", [TR_MISS_WINDOW] = "window",
+        [TR_MISS_REST] = "rest", [TR_MISS_ROWS] = "rows",
+    };
+    head(p, "prefix_misses_total", "counter",
+         "Prompt tokens looked up and not reused: new, their pages evicted, the local pages of "
+         "the window before missing, the rest behind whole pages, all rows wanted.");
+    for (int i = 0; i < TR_MISSES; i++)
+        sample(p, "prefix_misses_total", "cause", causes[i], (double)st->run.missed[i]);
+}
+
+static void steps(struct page *p, const char *name, const char *help, double first,
+                  const struct tr_step_histogram h[TR_STEP_KINDS])
+{
+    static const char *const words[TR_STEP_KINDS] = {
+        [TR_STEP_PREFILL] = "prefill", [TR_STEP_DECODE] = "decode", [TR_STEP_MIXED] = "mixed"};
+    head(p, name, "histogram", help);
+    for (int k = 0; k < TR_STEP_KINDS; k++) {
+        uint64_t below = 0;
+        double edge = first;
+        const char *labels = p->model.data;
+        for (int i = 0; i < TR_STEP_EDGES; i++, edge *= 2) {
+            below += h[k].buckets[i];
+            tr_buf_addf(p->out, "%s%s_bucket{%s,kind=\"%s\",le=\"%g\"} %llu\n", p->prefix, name,
+                        labels, words[k], edge, (unsigned long long)below);
+        }
+        below += h[k].buckets[TR_STEP_EDGES];
+        tr_buf_addf(p->out, "%s%s_bucket{%s,kind=\"%s\",le=\"+Inf\"} %llu\n", p->prefix, name,
+                    labels, words[k], (unsigned long long)below);
+        tr_buf_addf(p->out, "%s%s_sum{%s,kind=\"%s\"} %.9g\n%s%s_count{%s,kind=\"%s\"} %llu\n",
+                    p->prefix, name, labels, words[k], h[k].sum, p->prefix, name, labels, words[k],
+                    (unsigned long long)below);
+    }
+}
+
+static void experts(struct page *p, const struct tr_engine_stats *st)
+{
+    head(p, "expert_load_ratio", "gauge",
+         "Of each layer of experts, the most rows of late that one got over the mean.");
+    for (size_t i = 0; i < TR_ARRAY_LEN(st->run.expert_load); i++) {
+        char layer[8];
+        snprintf(layer, sizeof layer, "%zu", i);
+        if (st->run.expert_load[i] > 0)
+            sample(p, "expert_load_ratio", "layer", layer, (double)st->run.expert_load[i]);
+    }
+}
+
+static void machine(struct page *p, const struct tr_engine_stats *st,
+                    const struct tr_engine_info *info)
+{
+    pages(p, st);
+    misses(p, st);
+    steps(p, "step_duration_seconds", "Time of a step, by kind of its rows.", TR_STEP_FIRST_SECONDS,
+          st->run.seconds);
+    steps(p, "step_rows", "Rows of a step, by their kind.", TR_STEP_FIRST_ROWS, st->run.rows);
+    experts(p, st);
+    value(p, "read_limit_bytes_per_second", NULL, "gauge",
+          "How fast the threads could read weights from memory when the daemon started.",
+          st->run.read_limit);
+    value(p, "decode_read_bytes_per_second", NULL, "gauge",
+          "How fast recent decoding steps read weights.", st->run.decode_bytes_a_second);
+    value(p, "choice_bytes", NULL, "gauge", "Memory of running choices beside their pages.",
+          (double)st->choice_bytes);
+    value(p, "choice_limit_bytes", NULL, "gauge", "What running choices may take at most.",
+          (double)info->max_running * (double)info->choice_bytes);
+    head(p, "build_info", "gauge", "What serves, as labels.");
+    tr_buf_addf(p->out,
+                "%sbuild_info{%s,version=\"" TR_VERSION "\",fingerprint=\"%s\",isa=\"%s\","
+                "blas=\"%s\",weights=\"%s\",threads=\"%d\"} 1\n",
+                p->prefix, p->model.data, info->fingerprint, info->isa, info->blas, info->weights,
+                info->threads);
+}
+
+/* The names that dashboards of llama.cpp's server ask for. */
+static void llamacpp(struct page *p, const struct srv_metrics *m, const struct tr_engine_stats *st,
+                     const struct tr_engine_info *info)
+{
+    const char *g = "gauge", *c = "counter";
+    double steps = (double)TR_MAX(st->steps, 1);
+    double used = (double)st->global_pages_used;
+    value(p, "prompt_tokens_total", NULL, c, "Prompt tokens.", (double)st->prompt_tokens);
+    value(p, "prompt_seconds_total", NULL, c, "Admission to first token, of all calls.",
+          m->hists[SRV_HIST_PREFILL].sum);
+    value(p, "tokens_predicted_total", NULL, c, "Generated tokens.", (double)st->generated_tokens);
+    value(p, "tokens_predicted_seconds_total", NULL, c, "First to last token, of all calls.",
+          m->hists[SRV_HIST_DECODE].sum);
+    value(p, "n_decode_total", NULL, c, "Engine steps.", (double)st->steps);
+    value(p, "n_busy_slots_per_decode", NULL, g, "Decoding rows a step.",
+          (double)st->decode_rows / steps);
+    value(p, "prompt_tokens_seconds", NULL, g, "Recent prefill speed.",
+          st->prefill_tokens_per_second);
+    value(p, "predicted_tokens_seconds", NULL, g, "Recent decode speed.",
+          st->decode_tokens_per_second);
+    value(p, "kv_cache_usage_ratio", NULL, g, "Share of the global pages that sequences hold.",
+          share(st->global_pages_used, st->global_pages_total));
+    value(p, "kv_cache_tokens", NULL, g, "Tokens in these.", used * info->page_tokens);
+    value(p, "requests_processing", NULL, g, "Jobs in the batch.", st->running);
+    value(p, "requests_deferred", NULL, g, "Jobs in the queue.", st->waiting);
+}
+
+/* ---- the process ---- */
+
+/* As every exporter names them: without our prefix, without labels. */
+static void process_value(struct page *p, const char *name, const char *type, const char *help,
+                          double x)
+{
+    tr_buf_addf(p->out, "# HELP process_%s %s\n# TYPE process_%s %s\nprocess_%s %.15g\n", name,
+                help, name, type, name, x);
+}
+
+static void process(struct page *p)
+{
+    struct srv_process now;
+    srv_process_look(&now);
+    process_value(p, "cpu_seconds_total", "counter", "Processor time, user and system.",
+                  now.cpu_seconds);
+    process_value(p, "start_time_seconds", "gauge", "When it began, in seconds since 1970.",
+                  now.start_seconds);
+    process_value(p, "resident_memory_bytes", "gauge", "Memory in use.", now.resident_bytes);
+    process_value(p, "virtual_memory_bytes", "gauge", "Address space in use.", now.virtual_bytes);
+    process_value(p, "open_fds", "gauge", "Open descriptors.", now.open_fds);
+    process_value(p, "max_fds", "gauge", "Descriptors that it may open.", now.max_fds);
+    process_value(p, "threads", "gauge", "Threads.", now.threads);
+}
+
 static void page(struct page *p, struct srv *s)
 {
     const struct srv_metrics *m = &s->metrics;
@@ -158,6 +320,8 @@ static void page(struct page *p, struct srv *s)
         tr_engine_stats(s->engine, &st);
         engine(p, &st, s->info);
         constraints(p, &st);
+        if (!p->alias)
+            machine(p, &st, s->info);
     }
     finished(p, m);
     for (int i = 0; i < SRV_N_HISTS; i++)
@@ -171,6 +335,14 @@ static void page(struct page *p, struct srv *s)
           (double)s->body_bytes);
     value(p, "request_kept_bytes", NULL, "gauge", "Memory that calls keep (request_memory).",
           (double)s->kept_bytes);
+    value(p, "request_body_limit_bytes", NULL, "gauge", "What request bodies may take.",
+          (double)srv_bodies_most(s));
+    value(p, "request_kept_limit_bytes", NULL, "gauge",
+          "What calls may keep, and their answers as much again.",
+          (double)s->options->request_memory);
+    value(p, "connection_limit", NULL, "gauge", "Connections that may be open.", s->max_conns);
+    value(p, "log_lines_dropped_total", NULL, "counter", "Log lines that nobody was there to take.",
+          (double)srv_log_dropped());
     value(p, "cancelled_calls_total", NULL, "counter", "Calls whose client left.",
           (double)m->cancelled_calls);
     value(p, "stalled_streams_total", NULL, "counter", "Streams ended because nobody read them.",
@@ -196,12 +368,20 @@ static void get_metrics(struct srv_req *req)
 {
     struct srv *s = req->srv;
     struct tr_buf *out = &req->out;
+    enum tr_metrics_compat compat = (enum tr_metrics_compat)s->options->metrics_compat;
     struct page p = {.out = out, .prefix = "trinityd_"};
     tr_buf_adds(&p.model, "model_name=\"");
     add_label(&p.model, s->model ? s->model : "");
     tr_buf_addc(&p.model, '"');
     page(&p, s);
-    if (s->options->metrics_compat == TR_METRICS_COMPAT_VLLM) {
+    process(&p);
+    if (s->engine && (compat == TR_METRICS_COMPAT_LLAMACPP || compat == TR_METRICS_COMPAT_ALL)) {
+        struct tr_engine_stats st;
+        tr_engine_stats(s->engine, &st);
+        p.prefix = "llamacpp:";
+        llamacpp(&p, &s->metrics, &st, s->info);
+    }
+    if (compat == TR_METRICS_COMPAT_VLLM || compat == TR_METRICS_COMPAT_ALL) {
         p.prefix = "vllm:";
         p.alias = true;
         tr_buf_adds(&p.model, ",engine=\"0\"");

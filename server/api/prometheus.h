@@ -2,8 +2,8 @@
  * GET /metrics: counters and histograms as Prometheus reads them.
  *
  * What the engine counts is read from its snapshot when the page is made. Names are our own; with
- * metrics_compat=vllm the same values appear once more under the names that dashboards and gateways
- * of vLLM ask for.
+ * metrics_compat the same values appear once more under the names that dashboards and gateways of
+ * vLLM, or of llama.cpp's server, ask for.
  */
 #ifndef TR_SERVER_API_PROMETHEUS_H
 #define TR_SERVER_API_PROMETHEUS_H

@@ -37,11 +37,16 @@ static void give_way(struct srv_req *req)
     srv_conn_refuse(req->conn, SRV_PROBLEM_BUSY, "too many large requests at the same time");
 }
 
+uint64_t srv_bodies_most(const struct srv *s)
+{
+    return TR_MAX(BODIES_MIN, 4 * s->options->max_body);
+}
+
 bool srv_bodies_admit(struct srv_req *req, size_t n)
 {
     struct srv *s = req->srv;
     int64_t now = (int64_t)uv_now(&s->loop);
-    uint64_t most = TR_MAX(BODIES_MIN, 4 * s->options->max_body);
+    uint64_t most = srv_bodies_most(s);
     req->pace = pace(req, now) + (double)n;
     req->paced = now;
     while (s->body_bytes + n > most) {

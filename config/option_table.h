@@ -32,11 +32,11 @@
       "fields: temperature=0.15,top_k=50")                                                         \
     X(STRING, chat_template, NULL, NULL, 0, 0, TR_FOR_CALLS, 0,                                    \
       "a file with the chat template to use instead of the checkpoint's")                          \
-    X(STRING, host, "127.0.0.1", NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                      \
+    X(STRING, host, "127.0.0.1", NULL, 0, 0, TR_FOR_SERVE | TR_FOR_LOOKERS, 0,                     \
       "address to listen on")                                                                      \
-    X(INT, port, "8080", NULL, 0, 65535, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                          \
+    X(INT, port, "8080", NULL, 0, 65535, TR_FOR_SERVE | TR_FOR_LOOKERS, 0,                         \
       "port to listen on; 0 takes a free one")                                                     \
-    X(STRING, unix_socket, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, 0,                      \
+    X(STRING, unix_socket, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_LOOKERS, 0,                     \
       "listen on this path as well")                                                               \
     X(INT, threads, "auto", "auto", 1, 1024, TR_FOR_ENGINE, 0,                                     \
       "compute threads; auto: from the affinity mask and the cgroup's CPU quota")                  \
@@ -97,9 +97,9 @@
       "after SIGTERM, how long to go on accepting while not ready")                                \
     X(DURATION, drain_timeout, "30s", NULL, 0, TR_OPTION_MAX_MS, TR_FOR_SERVE, TR_RELOAD,          \
       "then, how long running requests may go on")                                                 \
-    X(LIST, api_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                        \
+    X(LIST, api_key, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_TOP, TR_RELOAD | TR_SECRET,           \
       "bearer keys that are let in")                                                               \
-    X(STRING, api_key_file, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                             \
+    X(STRING, api_key_file, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_TOP, TR_RELOAD,                \
       "file with more keys, one a line")                                                           \
     X(LIST, priority_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                   \
       "more keys that are let in: the priority of their requests counts before other keys'")       \
@@ -109,9 +109,9 @@
       "/metrics needs an API key, too")                                                            \
     X(LIST, cors_origin, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                                \
       "origins whose pages may call from a browser; * = any")                                      \
-    X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, TR_RELOAD,                 \
+    X(STRING, tls_cert, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_LOOKERS, TR_RELOAD,                \
       "certificate chain (PEM) for HTTPS")                                                         \
-    X(STRING, tls_key, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_HEALTH, TR_RELOAD,                  \
+    X(STRING, tls_key, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_LOOKERS, TR_RELOAD,                 \
       "its private key (PEM)")                                                                     \
     X(STRING, user, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                             \
       "become this user (name or number) once the port is bound")                                  \
@@ -147,6 +147,8 @@
     X(INT, width, "auto", "auto", 1, 4096, TR_FOR_BATCH, 0, "questions asked at the same time")    \
     X(BOOL, ordered, "false", NULL, 0, 0, TR_FOR_BATCH, 0,                                         \
       "write the answers in the order of the questions, by this process alone")                    \
-    X(BOOL, json, "false", NULL, 0, 0, TR_FOR_BENCH, 0, "one JSON object a line")
+    X(BOOL, json, "false", NULL, 0, 0, TR_FOR_BENCH, 0, "one JSON object a line")                  \
+    X(DURATION, every, "2s", NULL, 100, 3600 * 1000, TR_FOR_TOP, 0, "between two readings")        \
+    X(BOOL, once, "false", NULL, 0, 0, TR_FOR_TOP, 0, "show one reading and end")
 
 #endif

@@ -15,7 +15,8 @@ enum { MAX_CONFIG_BYTES = 1 << 20 };
 static const char *const command_names[] = {
     [TR_COMMAND_SERVE] = "serve", [TR_COMMAND_GENERATE] = "generate",
     [TR_COMMAND_CHECK] = "check", [TR_COMMAND_BENCH] = "bench",
-    [TR_COMMAND_BATCH] = "batch", [TR_COMMAND_HEALTH] = "health"};
+    [TR_COMMAND_BATCH] = "batch", [TR_COMMAND_HEALTH] = "health",
+    [TR_COMMAND_TOP] = "top"};
 
 static const struct tr_option *find_row(const char *name, size_t n)
 {
@@ -520,6 +521,7 @@ void tr_options_help(const struct tr_options *o, struct tr_buf *out)
                 "trinityd check [options]           loads and checks a checkpoint; exit 0 = good\n"
                 "trinityd bench [options]           speed of this checkpoint on this machine\n"
                 "trinityd health [options]          asks the running daemon; exit 0 = ready\n"
+                "trinityd top [options]             what the running daemon does, as it does it\n"
                 "trinityd COMMAND --help | --version | --print-config\n\n"
                 "Every option may also stand in the file named by --config FILE (JSON, "
                 "\"kv_cache\": \"4GiB\")\n"

@@ -19,7 +19,8 @@ enum tr_command {
     TR_COMMAND_CHECK,
     TR_COMMAND_BENCH,
     TR_COMMAND_BATCH,
-    TR_COMMAND_HEALTH
+    TR_COMMAND_HEALTH,
+    TR_COMMAND_TOP
 };
 
 enum tr_option_commands {
@@ -29,9 +30,11 @@ enum tr_option_commands {
     TR_FOR_BENCH = 1 << TR_COMMAND_BENCH,
     TR_FOR_BATCH = 1 << TR_COMMAND_BATCH,
     TR_FOR_HEALTH = 1 << TR_COMMAND_HEALTH,
-    TR_FOR_CALLS = TR_FOR_SERVE | TR_FOR_BATCH, /* the APIs */
+    TR_FOR_TOP = 1 << TR_COMMAND_TOP,
+    TR_FOR_LOOKERS = TR_FOR_HEALTH | TR_FOR_TOP, /* ask a running daemon */
+    TR_FOR_CALLS = TR_FOR_SERVE | TR_FOR_BATCH,  /* the APIs */
     TR_FOR_ENGINE = TR_FOR_CALLS | TR_FOR_GENERATE | TR_FOR_CHECK | TR_FOR_BENCH,
-    TR_FOR_ALL = TR_FOR_ENGINE | TR_FOR_HEALTH
+    TR_FOR_ALL = TR_FOR_ENGINE | TR_FOR_LOOKERS
 };
 
 enum tr_option_flags { TR_RELOAD = 1, TR_SECRET = 2 };

@@ -50,6 +50,8 @@ static int run_command(struct tr_options *o)
         return srv_batch(o, srv_routes, srv_n_routes);
     case TR_COMMAND_HEALTH:
         return srv_health_check(o);
+    case TR_COMMAND_TOP:
+        return srv_top(o);
     case TR_COMMAND_SERVE:
     default:
         return serve(o);
@@ -81,7 +83,7 @@ int main(int argc, char **argv)
     int status;
     if (o.action == TR_ACTION_RUN) {
         srv_log_setup((enum srv_log_level)o.log_level, o.log_format == TR_LOG_FORMAT_JSON);
-        if (o.command != TR_COMMAND_HEALTH)
+        if (o.command != TR_COMMAND_HEALTH && o.command != TR_COMMAND_TOP)
             restart_with_better_blas(argv);
         status = run_command(&o);
     } else {

@@ -13,5 +13,6 @@ int srv_bench(const struct tr_options *o);
 /* 2: the files are not named. */
 int srv_batch(const struct tr_options *o, const struct srv_route *const *routes, int n_routes);
 int srv_health_check(const struct tr_options *o);
+int srv_top(const struct tr_options *o);
 
 #endif

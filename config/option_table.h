@@ -140,6 +140,8 @@
     X(INT, seed, "0", NULL, 0, 2147483647, TR_FOR_GENERATE, 0, "equal seeds give equal answers")   \
     X(INT, reference, "0", NULL, 0, 4096, TR_FOR_CHECK, 0,                                         \
       "also compare this many tokens with a dense fp32 pass; needs the weights in fp32 in memory") \
+    X(SIZE, memory, "none", "none", 1, TR_OPTION_MAX_SIZE, TR_FOR_CHECK, 0,                        \
+      "also say what fits into a machine with this much memory")                                   \
     X(LIST, prefill, "512", NULL, 0, 0, TR_FOR_BENCH, 0, "prompt lengths to measure")              \
     X(LIST, decode, "1,8,16", NULL, 0, 0, TR_FOR_BENCH, 0, "batch sizes to measure")               \
     X(INT, context, "128", NULL, 1, 1 << 20, TR_FOR_BENCH, 0, "tokens before the decoded ones")    \
@@ -147,7 +149,7 @@
     X(INT, width, "auto", "auto", 1, 4096, TR_FOR_BATCH, 0, "questions asked at the same time")    \
     X(BOOL, ordered, "false", NULL, 0, 0, TR_FOR_BATCH, 0,                                         \
       "write the answers in the order of the questions, by this process alone")                    \
-    X(BOOL, json, "false", NULL, 0, 0, TR_FOR_BENCH, 0, "one JSON object a line")                  \
+    X(BOOL, json, "false", NULL, 0, 0, TR_FOR_BENCH | TR_FOR_CHECK, 0, "one JSON object a line")   \
     X(DURATION, every, "2s", NULL, 100, 3600 * 1000, TR_FOR_TOP, 0, "between two readings")        \
     X(BOOL, once, "false", NULL, 0, 0, TR_FOR_TOP, 0, "show one reading and end")
 

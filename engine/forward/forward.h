@@ -82,8 +82,8 @@ struct tr_forward_times tr_forward_times(const struct tr_forward *f);
 /* Bytes of the experts that the passes so far have read: of each layer those that some row
  * chose. */
 uint64_t tr_forward_expert_bytes(const struct tr_forward *f);
-/* [n_layers] how unevenly the rows of late fell to the experts: the most that one got over the mean;
- * 0 = no experts, or no rows yet. Some passes are looked at. */
+/* [n_layers] how unevenly the rows of late fell to the experts: the most that one got over the
+ * mean; 0 = no experts, or no rows yet. Some passes are looked at. */
 const float *tr_forward_expert_load(const struct tr_forward *f);
 
 #endif

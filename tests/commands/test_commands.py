@@ -78,6 +78,39 @@ def test_check_says_what_a_sequence_takes():
     assert f"{per_token} bytes a token" in r.stdout
 
 
+def test_check_as_json():
+    """The same facts for programs; layers as config.json has them, and the plan by its own arithmetic."""
+    c = json.loads((harness.DEMO / "config.json").read_text())
+    r = harness.run("check", "--json", "--memory=64MiB", "--kv-cache=8MiB", "--reference=16")
+    assert r.returncode == 0, r.stderr
+    line, = r.stdout.splitlines()
+    told = json.loads(line)
+    assert told["layers"] == "".join("G" if t == "full_attention" else "L" for t in c["layer_types"])
+    assert (told["local_layers"], told["global_layers"]) == (6, 2)
+    assert (told["window"], told["experts"], told["active_experts"]) == (32, 8, 2)
+    assert (told["vocabulary"], told["context_length"], told["cache_bytes"]) == (1024, 4096, 8 << 20)
+    assert told["model"] == "demo" and told["warnings"] == [] and told["chat_template"] is True
+    assert told["memory_cache_bytes"] == (64 << 20) - told["weight_bytes"] - told["buffer_bytes"]
+    each = told["local_bytes_per_sequence"] + told["global_bytes_per_token"] * 4096
+    assert told["memory_sequences"] == told["memory_cache_bytes"] // each > 0
+    assert told["most_tokens_per_second"] == pytest.approx(told["read_bytes_per_second"] / told["token_bytes"])
+    # an expert has 3 matrices of 128 x 96 in bf16; all but 2 of 8 in 6 layers are not read for a token
+    expert = 3 * 128 * 96 * 2
+    assert told["weight_bytes"] - told["token_bytes"] >= 6 * 6 * expert
+    assert told["token_bytes"] >= 6 * 2 * expert
+    assert told["reference_tokens"] == 15 and told["reference_worst_difference"] < 0.2
+    assert "kinds         LLLGLLLG" in harness.run("check").stdout
+
+
+def test_check_plans_for_a_machine():
+    r = harness.run("check", "--memory=1MiB")
+    assert re.search(r"^in 1.00 MiB +weights and buffers lack [0-9.]+ MiB$", r.stdout, re.M), r.stdout
+    r = harness.run("check", "--memory=1GiB")
+    assert re.search(r"^in 1.00 GiB +[0-9.]+ MiB are left for the cache: \d+ sequences of 4096 tokens$", r.stdout, re.M)
+    assert re.search(r"^speed +weights are read at [0-9.]+ GB/s: one sequence decodes at most [0-9.]+ tokens/s$",
+                     r.stdout, re.M)
+
+
 def damaged_demo(folder, change):
     shutil.copytree(harness.DEMO, folder)
     change(folder)

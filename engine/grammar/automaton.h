@@ -35,6 +35,9 @@ void tr__dfa_copy(struct tr__nodes *b, const struct tr__dfa *from, struct tr__df
 bool tr__dfa_accepts(const struct tr__dfa *d, const char *bytes, size_t n);
 bool tr__dfa_empty(const struct tr__dfa *d); /* of one made by the functions above */
 uint32_t tr__dfa_emit(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next);
+/* The same for names that come once; *ret_names: how many there are, 0 = no end of them. */
+uint32_t tr__dfa_emit_names(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next,
+                            uint32_t *ret_names);
 /* The strings of d of min..max characters, then next, counted at run time. False if that cannot
  * be done: d has strings shorter than min. `any`: the automaton of all strings, of which d is a
  * part. */

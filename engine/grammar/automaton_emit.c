@@ -45,7 +45,7 @@ static bool is_clean(const struct tr__dfa *d, uint32_t q)
 /* ---- as they are ---- */
 
 static uint32_t emit_state(struct tr__nodes *b, const struct tr__dfa *d, const uint32_t *holes,
-                           uint32_t state)
+                           const uint32_t *words, uint32_t state)
 {
     unsigned clean = is_clean(d, state) ? TR__NODE_CLEAN_STAR : 0;
     uint32_t out = 0;
@@ -54,13 +54,18 @@ static uint32_t emit_state(struct tr__nodes *b, const struct tr__dfa *d, const u
         uint32_t to = target(d, state, lo);
         for (hi = lo; hi < 255 && target(d, state, hi + 1) == to; hi++)
             ;
-        if (to)
-            out = tr__split(b, tr__byte(b, lo, hi, to == state ? clean : 0, holes[to]), out);
+        unsigned flags = to == state ? clean : 0;
+        if (to && words)
+            out = tr__split(
+                b, tr__name_byte(b, lo, hi, flags | TR__NODE_NAME, words[to], holes[to]), out);
+        else if (to)
+            out = tr__split(b, tr__byte(b, lo, hi, flags, holes[to]), out);
     }
     return out;
 }
 
-uint32_t tr__dfa_emit(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next)
+static uint32_t emit(struct tr__nodes *b, const struct tr__dfa *d, const uint32_t *words,
+                     uint32_t next)
 {
     uint32_t *holes, start;
 
@@ -72,10 +77,69 @@ uint32_t tr__dfa_emit(struct tr__nodes *b, const struct tr__dfa *d, uint32_t nex
     for (uint32_t i = 1; i < d->n; i++)
         holes[i] = tr__hole(b);
     for (uint32_t i = 1; i < d->n && b->r == 0; i++)
-        tr__patch(b, holes[i], emit_state(b, d, holes, i), d->accept[i] ? next : 0);
+        tr__patch(b, holes[i], emit_state(b, d, holes, words, i), d->accept[i] ? next : 0);
     start = holes[1];
     free(holes);
     return b->r ? 0 : start;
+}
+
+uint32_t tr__dfa_emit(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next)
+{
+    return emit(b, d, NULL, next);
+}
+
+/* ---- names ---- */
+
+/* The words from q on if those of all that follow are known; MANY stands for more than count. */
+enum { UNKNOWN = 0xFFFFFF, MANY = 2 * TR__MAX_NAMES };
+
+static uint32_t words_from(const struct tr__dfa *d, const uint32_t *words, uint32_t q)
+{
+    uint32_t n = d->accept[q];
+
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint32_t to = target(d, q, byte);
+        if (to && words[to] == UNKNOWN)
+            return UNKNOWN;
+        n = to ? TR_MIN(n + words[to], (uint32_t)MANY) : n;
+    }
+    return n;
+}
+
+/* What stays unknown goes round somewhere, and has words without end. */
+static void count_words(struct tr__nodes *b, const struct tr__dfa *d, uint32_t *words)
+{
+    bool again = true;
+
+    for (uint32_t q = 1; q < d->n; q++)
+        words[q] = UNKNOWN;
+    while (again && tr__spend(b, 16 * (int64_t)d->n)) {
+        again = false;
+        for (uint32_t q = d->n; q-- > 1;) {
+            if (words[q] == UNKNOWN && (words[q] = words_from(d, words, q)) != UNKNOWN)
+                again = true;
+        }
+    }
+    for (uint32_t q = 1; q < d->n; q++)
+        if (words[q] >= MANY)
+            words[q] = 0;
+}
+
+uint32_t tr__dfa_emit_names(struct tr__nodes *b, const struct tr__dfa *d, uint32_t next,
+                            uint32_t *ret_names)
+{
+    uint32_t *words = calloc(d->n + 1u, sizeof(*words)), start = 0;
+
+    *ret_names = 0;
+    if (words) {
+        count_words(b, d, words);
+        *ret_names = d->n > 1 ? words[1] : 0;
+        start = emit(b, d, words, next);
+    } else {
+        tr__nodes_fail(b, TR_ENOMEM, NULL, "out of memory");
+    }
+    free(words);
+    return start;
 }
 
 /* ---- counted ---- */

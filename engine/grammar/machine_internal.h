@@ -30,7 +30,8 @@ struct tr__item {
 
 struct tr__stack {
     uint32_t hash, n, depth;
-    uint32_t far; /* the same with far counters forgotten, 0 = not known */
+    uint32_t far;   /* the same with far counters forgotten, 0 = not known */
+    uint32_t names; /* some edge, or one below, has a record of names */
     struct tr__item edges[];
 };
 
@@ -42,6 +43,9 @@ struct tr__config {
     uint32_t allowed[8]; /* bytes that some item takes */
     struct tr__item items[];
 };
+
+/* In nodes of stacks that are no stacks, but cells of records (names.c). */
+#define TR__CELL 0x80000000u
 
 /* Stack of the root rule, and "no configuration": nothing of the block has these offsets. */
 enum { TR__ROOT = 0, TR__DEAD = 0 };
@@ -85,7 +89,9 @@ struct tr_grammar {
     uint16_t *height;
     uint32_t n_nodes, n_rules, root;
     const struct tr_grammar_vocab *vocab;
-    uint32_t longest; /* ... to here: bytes of the vocabulary's longest token */
+    uint32_t longest; /* bytes of the vocabulary's longest token */
+    bool few_names;   /* of some rule */
+    bool tags;        /* ... to here: names stand between < and > */
 
     pthread_mutex_t lock; /* of all below */
     struct tr__store store;
@@ -169,6 +175,17 @@ static inline bool tr__allows(const struct tr__config *c, unsigned byte)
 {
     return c->allowed[byte >> 5] >> (byte & 31) & 1;
 }
+
+/* ---- names.c: records are counts of items whose rule is named ---- */
+
+/* What x, a byte of or beside a name, makes of a record; false: the byte may not come. */
+bool tr__name_step(struct tr_grammar *g, const struct tr__node *x, unsigned byte, uint32_t *count);
+bool tr__name_room(struct tr_grammar *g, const struct tr__node *x, uint32_t count);
+uint32_t tr__name_count(const struct tr_grammar *g, uint32_t record);
+uint32_t tr__name_add_property(struct tr_grammar *g, uint32_t record);
+/* The record with names forgotten as far as tokens allow that hold no whole name. */
+uint32_t tr__name_relaxed(struct tr_grammar *g, const struct tr__rule *rule, uint32_t record);
+bool tr__name_under_way(const struct tr_grammar *g, uint32_t record);
 
 /* ---- state.c ---- */
 

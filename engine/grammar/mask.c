@@ -16,10 +16,11 @@ struct memo {
     uint32_t slack; /* with the clean tokens of at most that many characters */
     uint32_t n_ids; /* further ids, ascending; or ... */
     uint32_t bits;  /* ... 1: bits */
+    uint32_t base;  /* not 0: the offset of another memo, which the ids are taken out of */
     uint32_t words[];
 };
 
-enum { MEMO_WORDS = 4, NO_END = 0x7FFFFFFF };
+enum { MEMO_WORDS = 5, NO_END = 0x7FFFFFFF };
 
 static struct memo *memo_at(const struct tr_grammar *g, uint32_t at)
 {
@@ -187,7 +188,7 @@ static uint32_t build(struct tr_grammar *g, uint32_t config)
     at = tr__store_take(g, MEMO_WORDS + (list ? walked : words));
     if (at) {
         struct memo *m = memo_at(g, at);
-        *m = (struct memo){n, slack, list ? walked : 0, !list};
+        *m = (struct memo){n, slack, list ? walked : 0, !list, 0};
         if (list)
             take_ids(g, m->words);
         else
@@ -198,13 +199,124 @@ static uint32_t build(struct tr_grammar *g, uint32_t config)
     return at;
 }
 
+/* ---- names that come once ---- */
+
+static bool in_memo(const struct tr_grammar *g, const struct memo *m, const struct tr__namer *x)
+{
+    const struct tr_grammar_vocab *v = g->vocab;
+    uint32_t lo = 0, hi = m->n_ids, chars = 0;
+
+    if (m->slack &&
+        v->clean[(size_t)TR__CLEAN_SETS * (size_t)v->words + x->id / 64] >> x->id % 64 & 1) {
+        for (uint32_t i = 0; i < x->n; i++)
+            chars += (v->namer_bytes[x->at + i] & 0xC0) != 0x80;
+        if (chars <= m->slack)
+            return true;
+    }
+    if (m->bits)
+        return m->words[x->id / 32] >> x->id % 32 & 1;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (m->words[mid] < x->id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < m->n_ids && m->words[lo] == x->id;
+}
+
+/* Quotes that a token must have so that a name matters that it ends; 0: none matters. */
+static uint32_t quotes_to_matter(const struct tr_grammar *g, const struct tr__config *c)
+{
+    bool names = false, under_way = true;
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct tr__item *x = &c->items[i];
+        bool own = g->rules[g->nodes[x->node].rule].named && x->count;
+        names |= own || (x->stack && tr__stack_at(g, x->stack)->names);
+        under_way &= own && tr__name_under_way(g, x->count);
+    }
+    return !names ? 0 : g->few_names ? 1 : under_way ? 3 : 2;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const struct tr__item *x = a, *y = b;
+
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Ids of the memo that would end a name a second time. */
+static void find_vain(struct tr_grammar *g, uint32_t config, uint32_t base, uint32_t quotes,
+                      struct tr__items *vain)
+{
+    const struct tr_grammar_vocab *v = g->vocab;
+
+    for (uint32_t i = 0; i < v->n_namers && g->r == 0; i++) {
+        const struct tr__namer *x = &v->namers[i];
+        uint32_t at = config;
+        if ((x->quotes < quotes && !(g->tags && x->tag + g->few_names > 1)) ||
+            !in_memo(g, memo_at(g, base), x))
+            continue;
+        for (uint32_t k = 0; k < x->n && at; k++)
+            at = tr__step(g, at, (uint8_t)v->namer_bytes[x->at + k]);
+        if (!at && g->r == 0)
+            tr__items_add(g, vain, (struct tr__item){x->id, 0, 0});
+    }
+    if (vain->n > 1)
+        qsort(vain->at, vain->n, sizeof(*vain->at), compare_ids);
+}
+
+/* The mask of a configuration with records of names, made from one without. */
+static uint32_t without_vain(struct tr_grammar *g, uint32_t config, uint32_t base)
+{
+    uint32_t quotes = quotes_to_matter(g, tr__config_at(g, config)), at = base;
+    struct tr__items vain = {0};
+
+    if (quotes)
+        find_vain(g, config, base, quotes, &vain);
+    if (vain.n > 0 && g->r == 0 && (at = tr__store_take(g, MEMO_WORDS + vain.n))) {
+        struct memo *m = memo_at(g, at);
+        *m = (struct memo){memo_at(g, base)->n - vain.n, 0, vain.n, 0, base};
+        for (uint32_t i = 0; i < vain.n; i++)
+            m->words[i] = vain.at[i].node;
+    }
+    free(vain.at);
+    if (g->r == 0)
+        tr__config_at(g, config)->mask = at;
+    return g->r ? 0 : at;
+}
+
 /* ---- output ---- */
+
+static void take_out(const struct memo *m, struct tr_grammar_mask *out)
+{
+    uint32_t n = 0, k = 0;
+
+    if (!out->listed) {
+        for (uint32_t i = 0; out->bits && i < m->n_ids; i++)
+            out->bits[m->words[i] / 64] &= ~(1ull << m->words[i] % 64);
+        return;
+    }
+    for (int i = 0; i < out->n; i++) {
+        while (k < m->n_ids && m->words[k] < (uint32_t)out->ids[i])
+            k++;
+        if (k == m->n_ids || m->words[k] != (uint32_t)out->ids[i])
+            out->ids[n++] = out->ids[i];
+    }
+}
 
 static void answer(const struct tr_grammar *g, const struct memo *m, struct tr_grammar_mask *out)
 {
     const struct tr_grammar_vocab *v = g->vocab;
     size_t bytes = (size_t)v->words * sizeof(*out->bits);
 
+    if (m->base) {
+        answer(g, memo_at(g, m->base), out);
+        take_out(m, out);
+        out->n = (int)m->n;
+        return;
+    }
     out->n = (int)m->n;
     out->listed = m->n <= TR_GRAMMAR_LIST_MAX;
     if (out->listed) {
@@ -227,9 +339,13 @@ static void answer(const struct tr_grammar *g, const struct memo *m, struct tr_g
 
 uint32_t tr__mask_at(struct tr_grammar *g, uint32_t config)
 {
-    uint32_t far = tr__relax(g, config), at = g->r ? 0 : tr__config_at(g, far)->mask;
+    uint32_t at = tr__config_at(g, config)->mask, far = at ? config : tr__relax(g, config);
 
-    return g->r || at ? at : build(g, far);
+    if (g->r || at)
+        return at;
+    at = tr__config_at(g, far)->mask;
+    at = at ? at : build(g, far);
+    return at && far != config ? without_vain(g, config, at) : at;
 }
 
 static int make(struct tr_grammar *g, const struct tr_grammar_state *s, struct tr_grammar_mask *out)

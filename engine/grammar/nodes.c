@@ -144,7 +144,8 @@ uint32_t tr__rule_new(struct tr__nodes *b)
         b->rules = grown;
         b->rules_cap *= 2;
     }
-    b->rules[b->n_rules] = (struct tr__rule){.max = TR__NO_LIMIT, .body = TR__NONE};
+    b->rules[b->n_rules] =
+        (struct tr__rule){.max = TR__NO_LIMIT, .body = TR__NONE, .few_names = TR__NO_LIMIT};
     b->rules[b->n_rules].match = append(b, (struct tr__node){TR__OP_MATCH, .rule = b->n_rules});
     return b->n_rules++;
 }
@@ -168,6 +169,26 @@ uint32_t tr__byte(struct tr__nodes *b, unsigned lo, unsigned hi, unsigned flags,
         return 0;
     return intern(
         b, (struct tr__node){TR__OP_BYTE, (uint8_t)lo, (uint8_t)hi, (uint8_t)flags, next, 0, 0});
+}
+
+uint32_t tr__name_byte(struct tr__nodes *b, unsigned lo, unsigned hi, unsigned flags, uint32_t arg,
+                       uint32_t next)
+{
+    if (next == 0)
+        return 0;
+    b->rules[b->rule].named = true;
+    if ((flags & TR__NODE_NAME) && arg)
+        b->rules[b->rule].few_names = TR_MIN(b->rules[b->rule].few_names, arg);
+    return intern(
+        b, (struct tr__node){TR__OP_BYTE, (uint8_t)lo, (uint8_t)hi, (uint8_t)flags, next, arg, 0});
+}
+
+uint32_t tr__name_room_for(struct tr__nodes *b, unsigned language, uint32_t names, uint32_t next)
+{
+    if (next == 0)
+        return 0;
+    return intern(
+        b, (struct tr__node){TR__OP_ROOM, .lo = (uint8_t)language, .next = next, .arg = names});
 }
 
 uint32_t tr__split(struct tr__nodes *b, uint32_t x, uint32_t y)

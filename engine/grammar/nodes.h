@@ -25,14 +25,19 @@ enum tr__op {
     TR__OP_MATCH, /* the rule's end */
     TR__OP_INC,   /* only if counter < arg: counter + 1, then next */
     TR__OP_MIN,   /* only if counter >= arg: next */
-    TR__OP_MAX    /* only if counter <= arg: next */
+    TR__OP_MAX,   /* only if counter <= arg: next */
+    TR__OP_ROOM   /* only if language lo of arg names (0: no end) has one not used: next */
 };
 
 enum tr__node_flags {
     TR__NODE_CLEAN_STAR =
         1, /* begins a character of a loop that takes every clean one, unbounded */
     TR__NODE_CLEAN_COUNT = 2, /* the same, each of them counted once by the rule's counter */
-    TR__NODE_NONEMPTY = 4     /* CALL: the rule's empty match does not count */
+    TR__NODE_NONEMPTY = 4,    /* CALL: the rule's empty match does not count */
+    /* BYTE, of a name that comes once in an object (names.c). */
+    TR__NODE_NAME = 8,        /* within; arg: how many names go on from here, 0 = no end of them */
+    TR__NODE_NAME_BEGIN = 16, /* before; arg: number of its language */
+    TR__NODE_NAME_END = 32    /* behind */
 };
 
 struct tr__node {
@@ -52,7 +57,9 @@ struct tr__rule {
     uint32_t rank;     /* a rule comes after those that can call it without taking a byte */
     bool counted;      /* no bounds but these: far from them the counter is forgotten */
     bool nullable;
-    const char *name; /* for messages while compiling, in the source; NULL */
+    bool named;         /* its counter is a record of names (names.c) */
+    uint32_t few_names; /* so many names used may be all that can follow some place */
+    const char *name;   /* for messages while compiling, in the source; NULL */
     uint32_t name_bytes;
 };
 
@@ -74,6 +81,7 @@ struct tr__nodes {
 enum {
     TR__MAX_NODES = 400000,
     TR__MAX_DEPTH = 256,       /* activations on the stack */
+    TR__MAX_NAMES = 1024,      /* further properties of an object */
     TR__COMPILE_FUEL = 8000000 /* about 100 ms */
 };
 
@@ -100,6 +108,10 @@ uint32_t tr__call(struct tr__nodes *b, uint32_t rule, unsigned flags, uint32_t n
 uint32_t tr__inc(struct tr__nodes *b, uint32_t limit, uint32_t next);
 uint32_t tr__min(struct tr__nodes *b, uint32_t limit, uint32_t next);
 uint32_t tr__max(struct tr__nodes *b, uint32_t limit, uint32_t next);
+/* A byte of a name, or beside it; flags TR__NODE_NAME... */
+uint32_t tr__name_byte(struct tr__nodes *b, unsigned lo, unsigned hi, unsigned flags, uint32_t arg,
+                       uint32_t next);
+uint32_t tr__name_room_for(struct tr__nodes *b, unsigned language, uint32_t names, uint32_t next);
 uint32_t tr__text(struct tr__nodes *b, const char *bytes, size_t n, uint32_t next);
 /* A split whose ends are set later, for loops. */
 uint32_t tr__hole(struct tr__nodes *b);

@@ -6,10 +6,12 @@
 
 #include "engine/grammar/machine_internal.h"
 
-static uint32_t relaxed(const struct tr_grammar *g, uint32_t node, uint32_t count)
+static uint32_t relaxed(struct tr_grammar *g, uint32_t node, uint32_t count)
 {
     const struct tr__rule *rule = &g->rules[g->nodes[node].rule];
 
+    if (rule->named)
+        return tr__name_relaxed(g, rule, count);
     if (!rule->counted || count == TR__FREE || count == TR__LOW)
         return count;
     if (count >= rule->min &&

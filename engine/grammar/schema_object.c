@@ -41,7 +41,12 @@ struct object {
     bool tags;          /* TR__FORM_PARAMETERS */
     uint32_t close;     /* "}", then what follows */
     uint32_t further;   /* the first of further properties */
-    uint32_t behind;    /* what follows one of them, a hole until the count is settled */
+    struct further {
+        uint32_t start, names; /* names: 0 = no end of them */
+        unsigned set;
+    } languages[1 << MAX_PATTERNS];
+    uint32_t n_languages;
+    uint32_t behind; /* what follows a further one, a hole until the count is settled */
 };
 
 /* ---- names ---- */
@@ -270,14 +275,32 @@ static uint32_t text(struct object *o, const char *words, uint32_t next)
 }
 
 /* The end of a key, the value, what is between it and the next key. */
-static uint32_t emit_key_end(struct object *o, const struct tr__terms *t, uint32_t behind)
+static uint32_t emit_key_end(struct object *o, const struct tr__terms *t, unsigned flags,
+                             uint32_t behind)
 {
     struct tr__nodes *b = o->s->b;
 
     if (o->tags)
         behind = text(o, "\n</parameter>\n", behind);
     behind = tr__call(b, tr__rule_of(o->s, t), 0, behind);
-    return o->tags ? text(o, ">\n", behind) : text(o, "\":", tr__space(o->s, behind));
+    behind = o->tags ? text(o, "\n", behind) : text(o, ":", tr__space(o->s, behind));
+    return flags ? tr__name_byte(b, o->tags ? '>' : '"', o->tags ? '>' : '"', flags, 0, behind)
+                 : text(o, o->tags ? ">" : "\"", behind);
+}
+
+/* Of a further property: from its first byte on the name counts as begun. */
+static uint32_t emit_further_key(struct object *o, const struct tr__dfa *keys, unsigned set,
+                                 const struct tr__terms *t, uint32_t behind)
+{
+    struct tr__nodes *b = o->s->b;
+    uint32_t names, at = emit_key_end(o, t, TR__NODE_NAME_END, behind);
+
+    at = tr__dfa_emit_names(b, keys, at, &names);
+    at = o->tags ? text(o, "parameter=", at) : at;
+    at = tr__name_byte(b, o->tags ? '<' : '"', o->tags ? '<' : '"', TR__NODE_NAME_BEGIN, set, at);
+    if (at)
+        o->languages[o->n_languages++] = (struct further){at, names, set};
+    return at;
 }
 
 static uint32_t emit_key_begin(struct object *o, uint32_t next)
@@ -342,8 +365,7 @@ static void emit_further(struct object *o, const struct tr__dfa *names)
             continue;
         further_names(o, names, set, &keys);
         if (!tr__dfa_empty(&keys))
-            out = tr__split(b, out,
-                            emit_key_begin(o, tr__dfa_emit(b, &keys, emit_key_end(o, &t, behind))));
+            out = tr__split(b, out, emit_further_key(o, &keys, set, &t, behind));
         tr__dfa_done(&keys);
     }
     o->open = out != 0;
@@ -377,6 +399,19 @@ static uint32_t comma_to(struct object *o, uint32_t next)
     return o->counted ? tr__inc(b, o->max, next) : next;
 }
 
+/* From one further property to the next, as long as there is a name left. */
+static uint32_t emit_next_further(struct object *o)
+{
+    uint32_t out = 0;
+
+    for (uint32_t i = 0; i < o->n_languages; i++) {
+        const struct further *f = &o->languages[i];
+        out = tr__split(o->s->b, out,
+                        tr__name_room_for(o->s->b, f->set, f->names, comma_to(o, f->start)));
+    }
+    return out;
+}
+
 /* The first property is at `place` or behind; the counter holds it already. */
 static uint32_t emit_place(struct object *o, uint32_t place, uint32_t later)
 {
@@ -389,7 +424,7 @@ static uint32_t emit_place(struct object *o, uint32_t place, uint32_t later)
         return later;
     behind = tr__split(b, comma_to(o, later), close_at(o, place + 1));
     tr__json_spell(&key, o->s->spelling, p->name, p->bytes);
-    take = emit_key_begin(o, tr__text(b, key.data, key.len, emit_key_end(o, &p->terms, behind)));
+    take = emit_key_begin(o, tr__text(b, key.data, key.len, emit_key_end(o, &p->terms, 0, behind)));
     tr_buf_done(&key);
     if (p->required)
         return take;
@@ -469,7 +504,7 @@ static uint32_t emit_object(struct object *o, uint32_t next)
         compact(o);
         count_required(o);
         if (o->s->b->r == 0 && settle_count(o)) {
-            tr__patch(o->s->b, o->behind, close_at(o, o->n), comma_to(o, o->further));
+            tr__patch(o->s->b, o->behind, close_at(o, o->n), emit_next_further(o));
             start = o->max == 0 ? emit_open(o, o->close) : emit_members(o);
         }
     }

@@ -34,6 +34,10 @@ static void take_nodes(struct tr_grammar *g, struct tr__nodes *b)
     g->height = b->height;
     g->n_nodes = b->n;
     g->n_rules = b->n_rules;
+    for (uint32_t i = 1; i < b->n; i++)
+        g->tags |= (b->nodes[i].flags & TR__NODE_NAME_BEGIN) && b->nodes[i].lo == '<';
+    for (uint32_t i = 0; i < b->n_rules; i++)
+        g->few_names |= b->rules[i].few_names != TR__NO_LIMIT;
     b->nodes = NULL;
     b->rules = NULL;
     b->height = NULL;

@@ -12,7 +12,7 @@
 
 #include "engine/grammar/machine_internal.h"
 
-enum { SEEN_SLOTS = 64 };
+enum { SEEN_SLOTS = 64, NAME_FLAGS = TR__NODE_NAME | TR__NODE_NAME_BEGIN | TR__NODE_NAME_END };
 
 static uint32_t slot_of(const struct tr__item *x, uint32_t cap)
 {
@@ -137,7 +137,11 @@ static void increment(struct tr_grammar *g, const struct tr__node *x, const stru
     const struct tr__rule *rule = &g->rules[x->rule];
     uint32_t count = item->count;
 
-    if (count != TR__FREE && count != TR__LOW) {
+    if (rule->named) {
+        if (tr__name_count(g, count) >= x->arg)
+            return;
+        count = tr__name_add_property(g, count);
+    } else if (count != TR__FREE && count != TR__LOW) {
         if (count >= x->arg)
             return;
         count++;
@@ -161,6 +165,8 @@ static void leave(struct tr_grammar *g, uint32_t stack)
 static void follow(struct tr_grammar *g, struct tr__item item, bool entering)
 {
     const struct tr__node *x = &g->nodes[item.node];
+    bool named = g->rules[x->rule].named;
+    uint32_t count = named ? tr__name_count(g, item.count) : item.count;
 
     switch (x->op) {
     case TR__OP_BYTE:
@@ -183,11 +189,15 @@ static void follow(struct tr_grammar *g, struct tr__item item, bool entering)
         increment(g, x, &item);
         break;
     case TR__OP_MIN:
-        if (item.count == TR__FREE || (item.count != TR__LOW && item.count >= x->arg))
+        if (count == TR__FREE || (count != TR__LOW && count >= x->arg))
             visit(g, x->next, item.count, item.stack);
         break;
     case TR__OP_MAX:
-        if (item.count == TR__FREE || item.count == TR__LOW || item.count <= x->arg)
+        if (count == TR__FREE || count == TR__LOW || count <= x->arg)
+            visit(g, x->next, item.count, item.stack);
+        break;
+    case TR__OP_ROOM:
+        if (tr__name_room(g, x, item.count))
             visit(g, x->next, item.count, item.stack);
         break;
     default:
@@ -243,8 +253,11 @@ uint32_t tr__step(struct tr_grammar *g, uint32_t config, unsigned byte)
     g->fuel -= c->n;
     for (uint32_t i = 0; i < c->n; i++) {
         const struct tr__node *x = &g->nodes[c->items[i].node];
-        if (x->lo <= byte && byte <= x->hi)
-            visit(g, x->next, c->items[i].count, c->items[i].stack);
+        uint32_t count = c->items[i].count;
+        if (byte < x->lo || x->hi < byte)
+            continue;
+        if (!(x->flags & NAME_FLAGS) || tr__name_step(g, x, byte, &count))
+            visit(g, x->next, count, c->items[i].stack);
     }
     to = close_over(g);
     if (to)

@@ -4,7 +4,7 @@
 
 #include "engine/grammar/machine_internal.h"
 
-enum { TABLE_SLOTS = 1 << 16, STACK_WORDS = 4, CONFIG_WORDS = 13 };
+enum { TABLE_SLOTS = 1 << 16, STACK_WORDS = 5, CONFIG_WORDS = 13 };
 
 int tr__store_init(struct tr__store *s)
 {
@@ -148,10 +148,15 @@ static bool equal(const struct tr__item *x, const struct tr__item *y, uint32_t n
     return n == 0 || memcmp(x, y, n * sizeof(*x)) == 0;
 }
 
+static bool is_record(const struct tr_grammar *g, const struct tr__item *item)
+{
+    return item->count && !(item->node & TR__CELL) && g->rules[g->nodes[item->node].rule].named;
+}
+
 uint32_t tr__stack_intern(struct tr_grammar *g, const struct tr__item *edges, uint32_t n)
 {
     struct tr__table *t = &g->store.stacks;
-    uint32_t hash = hash_items(edges, n, n), at = hash & (t->cap - 1), made, depth = 0;
+    uint32_t hash = hash_items(edges, n, n), at = hash & (t->cap - 1), made, depth = 0, names = 0;
     struct tr__stack *s;
 
     for (; t->slots[at]; at = (at + 1) & (t->cap - 1)) {
@@ -163,10 +168,12 @@ uint32_t tr__stack_intern(struct tr_grammar *g, const struct tr__item *edges, ui
     if (!made)
         return 0;
     s = tr__stack_at(g, made);
-    for (uint32_t i = 0; i < n; i++)
-        if (edges[i].stack != TR__ROOT)
-            depth = TR_MAX(depth, tr__stack_at(g, edges[i].stack)->depth);
-    *s = (struct tr__stack){.hash = hash, .n = n, .depth = depth + 1};
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tr__stack *below = edges[i].stack ? tr__stack_at(g, edges[i].stack) : NULL;
+        depth = below ? TR_MAX(depth, below->depth) : depth;
+        names |= is_record(g, &edges[i]) || (below && below->names);
+    }
+    *s = (struct tr__stack){.hash = hash, .n = n, .depth = depth + 1, .names = names};
     if (n > 0)
         memcpy(s->edges, edges, n * sizeof(*edges));
     t->slots[at] = made;
@@ -248,6 +255,17 @@ void tr__move_add(struct tr_grammar *g, uint32_t key, uint32_t to)
  * this mark. */
 enum { COPIED = 0x7FFFFFFF };
 
+static uint32_t copy_stack(struct tr_grammar *g, const struct tr__store *old, uint32_t at);
+
+static struct tr__item copy_item(struct tr_grammar *g, const struct tr__store *old,
+                                 struct tr__item item)
+{
+    if (is_record(g, &item))
+        item.count = copy_stack(g, old, item.count);
+    item.stack = copy_stack(g, old, item.stack);
+    return item;
+}
+
 static uint32_t copy_stack(struct tr_grammar *g, const struct tr__store *old, uint32_t at)
 {
     struct tr__stack *s = (struct tr__stack *)(void *)(old->words + at);
@@ -258,11 +276,8 @@ static uint32_t copy_stack(struct tr_grammar *g, const struct tr__store *old, ui
         return TR__ROOT;
     if (s->n == COPIED)
         return s->hash;
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct tr__item e = s->edges[i];
-        e.stack = copy_stack(g, old, e.stack);
-        tr__items_add(g, &edges, e);
-    }
+    for (uint32_t i = 0; i < s->n; i++)
+        tr__items_add(g, &edges, copy_item(g, old, s->edges[i]));
     made = g->r ? 0 : tr__stack_intern(g, edges.at, edges.n);
     free(edges.at);
     s->hash = made;
@@ -280,11 +295,8 @@ static uint32_t copy_config(struct tr_grammar *g, const struct tr__store *old, u
     if (c->n == COPIED)
         return c->hash;
     g->found.n = 0;
-    for (uint32_t i = 0; i < c->n; i++) {
-        struct tr__item e = c->items[i];
-        e.stack = copy_stack(g, old, e.stack);
-        tr__items_add(g, &g->found, e);
-    }
+    for (uint32_t i = 0; i < c->n; i++)
+        tr__items_add(g, &g->found, copy_item(g, old, c->items[i]));
     made = tr__config_intern(g, &g->found, c->accept);
     c->hash = made;
     c->n = COPIED;

@@ -219,6 +219,47 @@ void tr__vocab_clean_copy(const struct tr_grammar_vocab *v, uint32_t chars, uint
         bits[v->long_ids[i] / 64] |= 1ull << v->long_ids[i] % 64;
 }
 
+/* ---- tokens with names ---- */
+
+static struct tr__namer looked_at(const struct token *x)
+{
+    struct tr__namer namer = {.id = x->id, .n = x->n};
+    const char *open = memchr(x->bytes, '<', x->n);
+
+    for (uint32_t i = 0; i < x->n; i++)
+        namer.quotes = (uint8_t)(namer.quotes + (x->bytes[i] == '"'));
+    if (memchr(x->bytes, '>', x->n))
+        namer.tag = open && memchr(open, '>', x->n - (size_t)(open - x->bytes)) ? 2 : 1;
+    if (!namer.quotes && !namer.tag)
+        namer.n = 0;
+    return namer;
+}
+
+static int build_namers(struct tr_grammar_vocab *v, const struct token *tokens, uint32_t n)
+{
+    uint32_t count = 0, bytes = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct tr__namer x = looked_at(&tokens[i]);
+        count += x.n > 0;
+        bytes += x.n;
+    }
+    v->namers = malloc((count + 1) * sizeof(*v->namers));
+    v->namer_bytes = malloc(bytes + 1u);
+    if (!v->namers || !v->namer_bytes)
+        return TR_ENOMEM;
+    for (uint32_t i = 0, at = 0; i < n; i++) {
+        struct tr__namer x = looked_at(&tokens[i]);
+        if (x.n == 0)
+            continue;
+        x.at = at;
+        memcpy(v->namer_bytes + at, tokens[i].bytes, x.n);
+        at += x.n;
+        v->namers[v->n_namers++] = x;
+    }
+    return 0;
+}
+
 /* ---- life ---- */
 
 int tr_grammar_vocab_open(struct tr_grammar_vocab **ret, int n_ids, tr_grammar_piece_fn *piece,
@@ -243,6 +284,8 @@ int tr_grammar_vocab_open(struct tr_grammar_vocab **ret, int n_ids, tr_grammar_p
             r = build_trie(&v->rest, list, n, true);
         if (r == 0)
             r = build_clean(v, list, n);
+        if (r == 0)
+            r = build_namers(v, list, n);
     }
     free(list);
     tr_buf_done(&controls);
@@ -265,6 +308,8 @@ struct tr_grammar_vocab *tr_grammar_vocab_close(struct tr_grammar_vocab *v)
     free(v->clean);
     free(v->long_ids);
     free(v->long_chars);
+    free(v->namers);
+    free(v->namer_bytes);
     free(v);
     return NULL;
 }

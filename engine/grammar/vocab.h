@@ -41,6 +41,14 @@ struct tr_grammar_vocab {
     uint32_t *long_ids; /* clean ones of more characters, ascending by number of characters */
     uint8_t *long_chars;
     uint32_t n_long, most_chars;
+    /* Those that may end the name of a property. */
+    struct tr__namer {
+        uint32_t id, at, n; /* bytes in namer_bytes */
+        uint8_t quotes;
+        uint8_t tag; /* 1: has a '>', 2: after a '<' */
+    } * namers;
+    char *namer_bytes;
+    uint32_t n_namers;
 };
 
 /* The set for clean tokens of at most `chars` characters: bits |= set. Returns how many. */

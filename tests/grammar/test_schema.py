@@ -89,6 +89,11 @@ def decimal_multiple(schema):
         isinstance(schema, list) and any(map(decimal_multiple, schema))
 
 
+def once(members):
+    assert len({k for k, _ in members}) == len(members), members
+    return dict(members)
+
+
 def check_walks(tool, schema, walks, seed, **options):
     """Walks that end are valid; returns how many did, None if the schema is refused."""
     answer = tool.ask(kind="json_schema", text=json.dumps(schema), walks=walks, seed=seed, **{"steps": 80, **options})
@@ -101,7 +106,7 @@ def check_walks(tool, schema, walks, seed, **options):
             assert text == 1, (schema, text)  # 1: not at an end yet; anything else is a dead end or a bound
             continue
         ended += 1
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=once)
         if not decimal_multiple(schema):  # jsonschema divides doubles
             errors = list(validator.iter_errors(value))
             assert not errors, (schema, text, errors[0].message)
@@ -237,6 +242,12 @@ TREE = {"type": "object", "properties": {"tree": {"type": "object", "properties"
      ["[null,null]", "[]"], ["[1]", "null"]),
     ({"$defs": {"a": {"type": ["object", "null"], "properties": {"n": {"$ref": "#/$defs/a"}}, "required": ["n"], "additionalProperties": False}}, "$ref": "#/$defs/a"},
      ['{"n":' * 100 + "null" + "}" * 100], ['{"n":{}}']),
+    ({"type": "object", "properties": {"p": {}}}, ['{"a":{"a":1},"b":{"a":1}}', '{"p":1,"ab":1,"a":1,"":2,"abc":2}', '{"\\u001f":1,"\\\\u001f":1,"\\\\u001F":2}'],
+     ['{"a":1,"a":2}', '{"p":1,"":1,"b":1,"":2}', '{"b":[{"a":1,"x":{"a":1},"a":2}]}', '{"\\u001f":1,"\\u001F":1}', '{"a":1,"p":1}']),
+    ({"type": "object", "patternProperties": {"^[ab]$": {"type": "integer"}}, "additionalProperties": False}, ['{"a":1,"b":2}', '{"b":1,"a":2}', "{}"],
+     ['{"a":1,"a":2}', '{"a":1,"b":2,"a":3}']),
+    ({"type": "object", "maxProperties": 3, "minProperties": 1}, ['{"a":1,"b":2,"c":3}'], ["{}", '{"a":1,"a":2}', '{"a":1,"b":2,"c":3,"d":4}']),
+    ({"type": "object", "propertyNames": {"maxLength": 1}}, ['{"a":1,"b":2,"é":3,"ê":1}'], ['{"a":1,"a":2}', '{"é":1,"é":2}']),
     (True, ["[]", '{"a":[1,null,{"b":"x"}]}', "-1.5e3", '""'], ["", "nul", "[1,]", "[1", '{"a"}', "{a:1}"]),
 ])
 def test_table(tool, schema, yes, no):
@@ -288,6 +299,21 @@ def test_any_object(tool):
     deep = '{"a":' * 60 + "[]" + "}" * 60
     assert tool.accepts(["{}", '{"a":[1,{"b":null}],"c":"x"}', deep, "[]", "1", '{"a":1', '{"a":1}x'], kind="json_object") == [True] * 3 + [False] * 4
     assert not any(tool.accepts(['{"a":' * 1000 + "1" + "}" * 1000], kind="json_object"))
+
+
+def test_further_names_come_once(tool):
+    """Where few are left the object closes; long ones and many are told apart up to a bound."""
+    ended = 0
+    for i, names in enumerate([{"enum": ["a", "ab", "b", ", "]}, {"pattern": "^(a|b,? ?c*)$"}, {"maxLength": 1}, {"pattern": "^[ab]?$"}]):
+        ended += check_walks(tool, {"type": "object", "propertyNames": names, "additionalProperties": {"type": "boolean"}}, 60, i + 1, steps=200)
+    assert ended > 200
+    ended = check_walks(tool, {"type": "object", "additionalProperties": {"enum": [True, ", ", {}]}}, 60, 1, steps=200)
+    assert ended > 20
+    object_of = lambda names: "{" + ",".join(f'"{n}":1' for n in names) + "}"
+    many = [f"k{i}" for i in range(1025)]
+    long = ["x" * 900 + c for c in "abc"]
+    assert tool.accepts([object_of(n) for n in (many[:1024], many, many[:1000] + ["k7"], long, long + long[1:2], ["x" * 3000, "y" * 3000], ["x" * 3000, "x" * 3000])],
+                        kind="json_object") == [True, False, False, True, False, True, False]
 
 
 def same_language(tool, a, b, strings):

@@ -33,7 +33,8 @@ def make(rng):
     """Parameters by chance: an object of some of the values, whose root may be a reference or a union too."""
     keys = rng.sample(["a", "b_1", "Käse", "with space", "x.y"], rng.randint(0, 3))
     s = {"type": "object", "properties": {k: rng.choice(VALUES) for k in keys}, "required": [k for k in keys if rng.random() < 0.6]}
-    s |= rng.choice([{"additionalProperties": False}] * 3 + [{"minProperties": len(keys) // 2, "additionalProperties": False}])
+    s |= rng.choice([{"additionalProperties": False}] * 3 + [{"minProperties": len(keys) // 2, "additionalProperties": False}, {"additionalProperties": {"type": "boolean"}},
+                     {"patternProperties": {"^[,z]": {"type": "null"}}, "additionalProperties": False}])
     kind = rng.randrange(8)
     if kind == 0:
         return {"$ref": "#/$defs/root", "$defs": {**DEFS, "root": s}}

@@ -11,7 +11,7 @@
 #include "engine/grammar/grammar.h"
 #include "engine/text/tokenizer.h"
 
-enum { TOY_IDS = 300 };
+enum { TOY_IDS = 310 };
 
 static const char *const words[] = {
     "{\"",
@@ -55,9 +55,15 @@ static const char *const words[] = {
     "xyz\":",
     "cat",
     "",
+    "a\":1,\"a\":",
+    "\":1,\"a",
+    ",\"a\":1",
+    "1,\"",
+    "\":1,",
+    "1,\"a",
 };
 
-/* Ids 0..255 are the bytes, then the words; 299 has no bytes, 298 is a control token. */
+/* Ids 0..255 are the bytes, then the words; the last has no bytes, the one before is a control token. */
 static const char *toy_piece(const void *arg, int32_t id, size_t *ret_n, bool *ret_special)
 {
     static char bytes[256];
@@ -250,13 +256,27 @@ static const char *const schemas[] = {
     "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":20},{\"type\":\"string\",\"pattern\":\"^ab\"},{"
     "\"type\":\"array\"}]}",
     "true",
+    /* Names that come once: a few, by several languages, some of which have no others behind. */
+    "{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"ab\",\",\"]},"
+    "\"additionalProperties\":{"
+    "\"const\":1}}",
+    "{\"type\":\"object\",\"patternProperties\":{\"^[ab]$\":{\"const\":1},\"^,a*$\":{\"const\":1}},"
+    "\"additionalProperties\":false}",
+    "{\"type\":\"object\",\"properties\":{\"b\":{\"const\":1}},\"propertyNames\":{\"pattern\":\"^["
+    "ab,]{0,2}$\"},"
+    "\"additionalProperties\":{\"const\":1},\"maxProperties\":5}",
+    "{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^([ab,]*|x\\u001f)$\"},"
+    "\"additionalProperties\":{"
+    "\"enum\":[1,\",\",{\"a\":1}]}}",
+    "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1},\"additionalProperties\":{\"$ref\":"
+    "\"#\"}}",
 };
 
 static void masks_of_schemas_are_exact(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TR_ARRAY_LEN(schemas); i++) {
-        walk(&toy, TR_GRAMMAR_JSON_SCHEMA, schemas[i], 4, 25);
+        walk(&toy, TR_GRAMMAR_JSON_SCHEMA, schemas[i], 6, 40);
         walk(&demo, TR_GRAMMAR_JSON_SCHEMA, schemas[i], 1, 25);
     }
 }

@@ -242,7 +242,6 @@ static int compare(struct tr_engine *e, struct answer *a, const char *model, str
     if (r == 0)
         r = tr_engine_reference(model, tr_engine_tokenizer(e), tokens, a->n, logprobs, best, err);
     if (r == 0) {
-        *ret = (struct distance){0};
         for (int i = 0; i < n; i++) {
             double d = fabs(logprobs[i] - a->logprobs[i]);
             ret->worst = fmax(ret->worst, d);
@@ -259,7 +258,7 @@ static int compare(struct tr_engine *e, struct answer *a, const char *model, str
 static int tell(struct tr_engine *e, const struct tr_options *o, struct answer *a,
                 struct tr_err *err)
 {
-    struct distance d;
+    struct distance d = {0};
     struct tr_buf out = {0};
     if (o->json)
         add_all(&out, e, o);

@@ -321,7 +321,8 @@ static void test_refusals(void **state)
 static void test_help_names_every_option(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"serve", "generate", "check", "bench", "health"};
+    static const char *const commands[] = {"serve", "generate", "check", "bench",
+                                           "batch", "health",   "top"};
     struct tr_buf all = {0};
     for (size_t i = 0; i < TR_ARRAY_LEN(commands); i++) {
         struct sources s;
@@ -374,7 +375,8 @@ static void test_printed_config_reads_back(void **state)
         tr_options_done(&o);
         write_file(first.data);
         char again[128];
-        static const char *const names[] = {"serve", "generate", "check", "bench", "health"};
+        static const char *const names[] = {"serve", "generate", "check", "bench",
+                                            "batch", "health",   "top"};
         snprintf(again, sizeof again, "%s --config %s", names[command], path);
         assert_int_equal(parse(&s, &o, again, "", &err), 0);
         print(&o, &second);

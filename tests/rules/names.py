@@ -33,10 +33,8 @@ FACES = {
 FOR_TESTS = {
     "tr_detok_bytes": "bytes that no vocabulary has",
     "tr_forward_set_probe": "what a layer computes, beside the reference's",
-    "tr_grammar_bytes": "what a grammar holds, for its bounds",
     "tr_grammar_forced_bytes": "an automaton beside a judge, byte by byte",
     "tr_grammar_may_end": "an automaton beside a judge, byte by byte",
-    "tr_grammar_mask_forced": "masks of words beside masks of bytes",
     "tr_grammar_rollback": "a state that was taken back beside one that never went on",
     "tr_grammar_state_copy": "the same from a copy",
     "tr_grammar_state_reset": "the same from the beginning",
@@ -48,7 +46,6 @@ FOR_TESTS = {
     "tr__model_config_parse": "the parser alone, fuzzed",
     "tr_pace_take": "one step's choice of threads",
     "srv_log_dropped": "lines that found no room",
-    "tr_tokenizer_find": "the id of a token by its text",
 }
 # Tags that several files have, and why.
 SHARED_TAGS = {

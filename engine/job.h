@@ -68,6 +68,7 @@ struct tr_job {
     int priority;           /* lower runs earlier, 0 default: among the tenant's own jobs, */
     bool priority_across;   /* or before other tenants', too */
     uint64_t tenant;        /* fairness key: hash of the API key, 0 = none */
+    int weight;             /* the tenant's share against others', 1 to 1000; 0 counts as 1 */
     uint64_t cache_salt[2]; /* prefix pages are shared only between equal salts */
     bool cache_prompt;      /* false: neither reuse nor keep prefix pages */
     int64_t deadline_ns;    /* CLOCK_MONOTONIC; 0 = none */

@@ -100,6 +100,7 @@ static void init_choice(struct choice *c, struct request *r, int index, int max_
     c->seq.priority = job->priority;
     c->seq.across = job->priority_across;
     c->seq.tenant = job->tenant;
+    c->seq.weight = TR_MAX(job->weight, 1);
     c->seq.group = &r->group;
     c->seq.share = job->cache_prompt;
     c->seq.recompute = index == 0 && job->prompt_logprobs >= 0;

@@ -6,12 +6,15 @@
 
 /* Tenants are told apart by slot; two that fall into one slot share its turn. */
 enum { TENANT_SLOTS = 1024 };
+/* A row, or a place, of a tenant of weight 1 in the tenants' common time. */
+enum { ROW_TIME = 1 << 16 };
 
 struct tenant {
-    uint64_t served; /* rows computed for it, in the tenants' common time (share.c) */
+    uint64_t served; /* what was computed for it, in the tenants' common time (share.c) */
     uint64_t last;   /* step in which it had a place last */
     uint64_t seen;   /* step in which it last had something to compute beside decoding, */
     uint64_t census; /* or anything at all */
+    int weight;      /* its share: of its sequence that was counted last */
     int running;     /* claims of its requests on seats */
     int dealt;       /* places dealt out in the step that is being planned */
 };
@@ -19,7 +22,7 @@ struct tenant {
 /* One that wants a place in the step, and its turn among its like. */
 struct place {
     struct tr_seq *seq;
-    int turn;
+    uint64_t turn; /* in ROW_TIME between tenants, else counted */
     uint64_t last; /* step of the turn before */
 };
 
@@ -32,7 +35,7 @@ struct tr_schedule {
     uint64_t step; /* that is planned, from 1 */
     uint64_t time; /* what the tenant served least of those that wait for rows was served */
     struct tenant tenants[TENANT_SLOTS];
-    int n_tenants;        /* that have a sequence which is not paused */
+    int weights;          /* of all tenants that have a sequence which is not paused */
     int taken;            /* claims on seats of all that runs */
     struct place *places; /* of all that may run */
     struct tr_plan plan;

@@ -34,6 +34,7 @@ struct tr_seq {
     int priority;           /* lower first, among those of the tenant */
     bool across;            /* its priority counts against other tenants' requests, too */
     uint64_t tenant;        /* fairness key */
+    int weight;             /* the tenant's share against others'; 0 counts as 1 */
     struct tr_group *group; /* borrowed; NULL: the sequence is its request's only one */
     uint64_t order;         /* age: set by the schedule */
     bool share;             /* take and leave prefix pages */

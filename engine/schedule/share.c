@@ -2,15 +2,16 @@
  * Fair shares: whose turn it is, between tenants, between requests, between samples of one request.
  *
  * Tenants share rows by a common time, as fair queues do: each is charged the rows that are
- * computed for it, and the one charged least comes first. A tenant that begins to wait starts at
- * the time of the one served least, so nobody pays for what was computed before; and no tenant gets
- * further than one step's rows from that time, so that credit and debt are soon forgotten.
+ * computed for it, divided by its weight, and the one charged least comes first. A tenant that
+ * begins to wait starts at the time of the one served least, so nobody pays for what was computed
+ * before; and no tenant gets further than one step's rows from that time, so that credit and debt
+ * are soon forgotten.
  *
  * Seats are shared by claims. A request claims a seat for each of its samples, but never more than
  * a part of all, so that one with many samples runs beside others; a tenant with less than its
- * share of the seats is admitted though all are taken. Where more sequences run than have seats,
- * the places of each step go round: first between tenants, then between their requests, then
- * between a request's samples, to those who have waited longest.
+ * share of the seats, which goes by weight, is admitted though all are taken. Where more sequences
+ * run than have seats, the places of each step go round: first between tenants, then between their
+ * requests, then between a request's samples, to those who have waited longest.
  */
 #include "engine/schedule/schedule_internal.h"
 
@@ -22,6 +23,12 @@ enum { CLAIM_PART = 8 };
 static int claim(const struct tr_schedule *s, int n)
 {
     return TR_MIN(n, TR_MAX(s->seats / CLAIM_PART, 1));
+}
+
+/* What n rows or places of the tenant are in the common time. */
+static uint64_t cost(const struct tenant *t, int n)
+{
+    return (uint64_t)n * ROW_TIME / (uint64_t)TR_MAX(t->weight, 1);
 }
 
 /* ---- counting ---- */
@@ -62,7 +69,8 @@ static void count(struct tr_schedule *s, struct tr_seq *seq)
     if (t->census != s->step) {
         t->census = s->step;
         t->running = t->dealt = 0;
-        s->n_tenants++;
+        t->weight = TR_MAX(seq->weight, 1);
+        s->weights += t->weight;
     }
     if (seq->running || seq->forked)
         take(s, seq);
@@ -82,7 +90,7 @@ static void level(struct tr_schedule *s, const struct tr_list *head)
 {
     TR_LIST_EACH(struct tr_seq, q, head) {
         struct tenant *t = tr__tenant(s, q);
-        t->served = TR_MIN(t->served, s->time + (uint64_t)s->o.max_rows);
+        t->served = TR_MIN(t->served, s->time + cost(t, s->o.max_rows));
     }
 }
 
@@ -97,7 +105,7 @@ static uint64_t least_served(struct tr_schedule *s, struct tr_list *head, uint64
 void tr__census(struct tr_schedule *s)
 {
     s->step++;
-    s->taken = s->n_tenants = 0;
+    s->taken = s->weights = 0;
     clear(&s->running);
     clear(&s->waiting);
     TR_LIST_EACH(struct tr_seq, q, &s->running)
@@ -115,7 +123,7 @@ void tr__census(struct tr_schedule *s)
 void tr__charge(struct tr_schedule *s, struct tr_seq *seq, int n)
 {
     struct tenant *t = tr__tenant(s, seq);
-    t->served += (uint64_t)n;
+    t->served += cost(t, n);
     t->last = tr__group(seq)->last = seq->last = s->step;
 }
 
@@ -140,7 +148,7 @@ static bool has_seat(struct tr_schedule *s, struct tr_seq *seq)
 {
     const struct tenant *t = tr__tenant(s, seq);
     int more = claims_more(s, seq);
-    int share = s->seats / TR_MAX(s->n_tenants, 1);
+    int share = (int)((int64_t)s->seats * t->weight / TR_MAX(s->weights, 1));
     return s->taken + more <= s->seats || t->running == 0 || t->running + more <= share;
 }
 
@@ -154,7 +162,8 @@ static bool goes_before(struct tr_seq *a, struct tr_seq *b)
     return tr__group(a)->running < tr__group(b)->running;
 }
 
-/* Rank, then the tenant with the fewest seats, then the one served least, then its own order. */
+/* Rank, then the tenant with the fewest seats for its weight, then the one served least, then its
+ * own order. */
 static bool is_next(struct tr_schedule *s, struct tr_seq *a, struct tr_seq *b)
 {
     if (tr__rank(a) != tr__rank(b))
@@ -163,7 +172,8 @@ static bool is_next(struct tr_schedule *s, struct tr_seq *a, struct tr_seq *b)
     const struct tenant *y = tr__tenant(s, b);
     if (x == y)
         return goes_before(a, b);
-    return x->running != y->running ? x->running < y->running : x->served < y->served;
+    int64_t seats = (int64_t)x->running * y->weight - (int64_t)y->running * x->weight;
+    return seats ? seats < 0 : x->served < y->served;
 }
 
 /* The next of all that wait, or of those that claim no more seats than are claimed. */
@@ -196,7 +206,7 @@ static int by_turn(const void *a, const void *b)
 {
     const struct place *x = a;
     const struct place *y = b;
-    int r = by_number((uint64_t)x->turn, (uint64_t)y->turn);
+    int r = by_number(x->turn, y->turn);
     if (r == 0)
         r = by_number(x->last, y->last);
     if (r == 0)
@@ -204,7 +214,8 @@ static int by_turn(const void *a, const void *b)
     return r ? r : by_number(x->seq->order, y->seq->order);
 }
 
-/* First a place for each tenant, then a second one, and so on; each tenant's go to its requests in
+/* First a place for each tenant, then a second one (earlier for more weight), and so on; each
+ * tenant's go to its requests in
  * the same way, and each request's to its samples. */
 static void deal_in_turn(struct tr_schedule *s, int n)
 {
@@ -212,13 +223,13 @@ static void deal_in_turn(struct tr_schedule *s, int n)
     qsort(places, (size_t)n, sizeof *places, by_turn);
     for (int i = 0; i < n; i++) {
         struct tr_group *g = tr__group(places[i].seq);
-        places[i].turn = g->dealt++;
+        places[i].turn = (uint64_t)g->dealt++;
         places[i].last = g->last;
     }
     qsort(places, (size_t)n, sizeof *places, by_turn);
     for (int i = 0; i < n; i++) {
         struct tenant *t = tr__tenant(s, places[i].seq);
-        places[i].turn = t->dealt++;
+        places[i].turn = cost(t, t->dealt++);
         places[i].last = t->last;
     }
     qsort(places, (size_t)n, sizeof *places, by_turn);

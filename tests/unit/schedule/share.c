@@ -78,6 +78,50 @@ static void shares_are_even(void **state)
     steps_close();
 }
 
+/* Of prompts the heavier one gets its multiple of rows. */
+static void prompts_go_by_weight(void **state)
+{
+    (void)state;
+    steps_open(ROWS, SEATS, PAGES);
+    for (int k = 0; k < 2; k++) {
+        steps_add(k, 200000, 1, (uint64_t)k + 1, 0);
+        steps_seqs[k].seq.weight = k ? 3 : 1;
+    }
+    for (int turn = 0; turn < 100; turn++)
+        steps_run();
+    int light = steps_seqs[0].seq.n_computed, heavy = steps_seqs[1].seq.n_computed;
+    assert_int_equal(light + heavy, 100 * ROWS);
+    assert_in_range(light, 100 * ROWS / 4 - ROWS, 100 * ROWS / 4 + ROWS);
+    steps_close();
+}
+
+/* Of answers, where both always have more requests than there are seats: also where the light one
+ * had all seats before. */
+static void answers_go_by_weight(void **state)
+{
+    (void)state;
+    enum { EACH = 40, ANSWER = 20, STEPS = 2000 };
+    for (int head_start = 0; head_start < 2; head_start++) {
+        int ended[2] = {0, 0};
+        bool there[2 * EACH] = {false};
+        steps_open(ROWS, 8, PAGES);
+        for (int turn = 0; turn < STEPS; turn++) {
+            for (int k = 0; k < 2 * EACH; k++) {
+                if (steps_seqs[k].seq.max_ids || (head_start && k % 2 && turn < 100))
+                    continue;
+                ended[k % 2] += there[k] && turn > 200;
+                there[k] = true;
+                steps_add(k, 30, ANSWER, (uint64_t)(k % 2) + 1, 0);
+                steps_seqs[k].seq.weight = k % 2 ? 3 : 1;
+            }
+            steps_run();
+        }
+        assert_in_range(ended[0], 150, 250); /* some 1,800 steps of 2 seats of the 8 */
+        assert_in_range(ended[1] * 10, ended[0] * 27, ended[0] * 33);
+        steps_close();
+    }
+}
+
 /* Priority orders a tenant's own requests; other tenants are not put back by it, unless it may. */
 static void priority_within_a_tenant(void **state)
 {
@@ -210,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(past_is_forgotten),         cmocka_unit_test(credit_is_capped),
         cmocka_unit_test(shares_are_even),           cmocka_unit_test(priority_within_a_tenant),
+        cmocka_unit_test(prompts_go_by_weight),      cmocka_unit_test(answers_go_by_weight),
         cmocka_unit_test(samples_run_beside_others), cmocka_unit_test(few_seats_go_round),
         cmocka_unit_test(woken_streams_go_round),    cmocka_unit_test(paused_ones_give_way),
         cmocka_unit_test(looks_are_linear),

@@ -100,7 +100,7 @@
     X(LIST, api_key, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_TOP, TR_RELOAD | TR_SECRET,           \
       "bearer keys that are let in")                                                               \
     X(STRING, api_key_file, NULL, NULL, 0, 0, TR_FOR_SERVE | TR_FOR_TOP, TR_RELOAD,                \
-      "file with more keys, one a line")                                                           \
+      "file with more keys, one a line, or a table of keys and their limits (JSON)")               \
     X(LIST, priority_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                   \
       "more keys that are let in: the priority of their requests counts before other keys'")       \
     X(LIST, allowed_hosts, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                              \

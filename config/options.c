@@ -360,8 +360,20 @@ static char *strip(char *line, bool first)
     return line;
 }
 
+/* Whether the file begins as a JSON object does, a byte order mark aside; goes back to its
+ * beginning. */
+static bool is_table(FILE *f)
+{
+    int c = getc(f);
+    while (c != EOF && (isspace(c) || strchr("\xEF\xBB\xBF", c)))
+        c = getc(f);
+    rewind(f);
+    return c == '{';
+}
+
 /* Adds the lines of api_key_file to api_key; blank lines and those that begin with # do not count.
- * A file without a key is an error: who names one does not mean to let everybody in. */
+ * A file without a key is an error: who names one does not mean to let everybody in. A table of
+ * keys is left to who knows what is in it. */
 static int read_keys(struct tr_options *o, struct tr_err *err)
 {
     static const char name[] = "api_key_file";
@@ -371,6 +383,11 @@ static int read_keys(struct tr_options *o, struct tr_err *err)
     if (!f)
         return tr_err_set(err, TR_ECONFIG, name, "%s: %s: %s", name, o->api_key_file,
                           strerror(errno));
+    o->key_table = is_table(f);
+    if (o->key_table) {
+        fclose(f);
+        return 0;
+    }
     const struct tr_option *row = find_row("api_key", strlen("api_key"));
     char *line = NULL;
     size_t cap = 0, before = o->api_key.n;
@@ -451,7 +468,8 @@ int tr_options_reload(struct tr_options *ret, const struct tr_options *old, stru
     int r = tr_options_parse(&o, old->argc, old->argv, old->envp, err);
     if (r < 0)
         return r;
-    if (old->api_key.n > 0 && o.api_key.n == 0) {
+    bool had = old->api_key.n > 0 || old->key_table, has = o.api_key.n > 0 || o.key_table;
+    if (had && !has) {
         tr_options_done(&o);
         return tr_err_set(err, TR_ECONFIG, "api_key",
                           "api_key: no key is left; only a restart serves without keys");

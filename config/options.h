@@ -84,6 +84,7 @@ struct tr_options {
     int argc;
     char *const *argv;
     char *const *envp;
+    bool key_table; /* api_key_file is JSON, which is not read here */
     /* One field a row; api_key also holds the lines of api_key_file. */
 #define X(type, name, ...) TR_OPTION_C_##type name;
     TR_OPTION_MAP(X)

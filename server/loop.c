@@ -19,6 +19,7 @@
 #include "server/call/outbox.h"
 #include "server/confine.h"
 #include "server/http/conn.h"
+#include "server/http/keys.h"
 #include "server/http/listen.h"
 #include "server/http/transport.h"
 #include "server/http/work.h"
@@ -149,6 +150,15 @@ static void reload(struct srv *s)
         srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old options stay", err.msg);
         return;
     }
+    struct srv_keys *keys;
+    if (srv_keys_read(&keys, &fresh, s->routes, s->n_routes, s->keys, &err) < 0) {
+        srv_log(SRV_LOG_ERROR, NULL, "reload: %s; the old options stay", err.msg);
+        tr_options_done(&fresh);
+        tr_buf_done(&refused);
+        return;
+    }
+    srv_keys_free(s->keys);
+    s->keys = keys;
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);
     s->reloaded = fresh;
@@ -461,7 +471,9 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
-    int r = srv_listen_bind(s->listen, options, socket, &s->error);
+    int r = srv_keys_read(&s->keys, options, routes, n_routes, NULL, &s->error);
+    if (r == 0)
+        r = srv_listen_bind(s->listen, options, socket, &s->error);
     if (r == 0 && (r = srv_confine_start(options, &s->error)) < 0)
         srv_listen_stop(s->listen);
     srv_log_start(); /* the first thread */
@@ -486,6 +498,8 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     else
         srv_log(SRV_LOG_INFO, NULL, "ended");
     srv_log_stop(LAST_WORDS_MS);
+    int status = r == 0 ? 0 : s->keys ? 1 : 2;
+    srv_keys_free(s->keys);
     free(d);
-    return r < 0 ? 1 : 0;
+    return status;
 }

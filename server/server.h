@@ -23,6 +23,7 @@
 struct srv_conn;
 struct srv_event;
 struct srv_kept_grammar;
+struct srv_keys;
 struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
@@ -71,6 +72,7 @@ struct srv {
     char fingerprint[64];              /* system_fingerprint */
     int64_t created;                   /* unix seconds of the start */
     struct tr_grammar_cache *grammars; /* of constrained answers */
+    struct srv_keys *keys;             /* who may ask for what */
     uint64_t hash_key[2];              /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
     struct srv_watch *watch; /* who looks at the engine; NULL until somebody does */

@@ -4,6 +4,7 @@
 
 #include "config/json.h"
 #include "server/api/schema.h"
+#include "server/http/keys.h"
 #include "server/http/reply.h"
 #include "server/server.h"
 
@@ -133,6 +134,29 @@ const struct srv_route srv_livez_route = {
     .doc = "The process lives",
     .flags = SRV_ROUTE_OPEN | SRV_ROUTE_ALWAYS,
     .get = get_livez,
+};
+
+static void get_usage(struct srv_req *req)
+{
+    srv_key_usage(&req->out, req->key);
+    srv_reply(req, 200, "application/json");
+}
+
+#define USE                                                                                        \
+    SRV_OBJECT("\"requests\",\"prompt_tokens\",\"cached_tokens\",\"completion_tokens\"",           \
+               "\"requests\":{\"type\":\"integer\"},\"prompt_tokens\":{\"type\":\"integer\"},"     \
+               "\"cached_tokens\":{\"type\":\"integer\"},"                                         \
+               "\"completion_tokens\":{\"type\":\"integer\"}")
+
+const struct srv_route srv_usage_route = {
+    .path = "/v1/usage",
+    .doc = "What the key has used, and may use",
+    .flags = SRV_ROUTE_OWN | SRV_ROUTE_ALWAYS,
+    .get = get_usage,
+    .answer = SRV_OBJECT("\"key\",\"running\",\"total\",\"minute\",\"limits\"",
+                         "\"key\":{\"type\":[\"string\",\"null\"]},"
+                         "\"running\":{\"type\":\"integer\"},\"total\":" USE ",\"minute\":" USE
+                         ",\"limits\":{\"type\":\"object\"}"),
 };
 
 static void get_version(struct srv_req *req)

@@ -5,6 +5,6 @@
 #include "server/http/route.h"
 
 extern const struct srv_route srv_models_route, srv_model_route, srv_health_route, srv_readyz_route,
-    srv_livez_route, srv_ping_route, srv_version_route;
+    srv_livez_route, srv_ping_route, srv_version_route, srv_usage_route;
 
 #endif

@@ -214,6 +214,7 @@ const struct srv_route srv_messages_route = {
     .post = srv_call_start,
     .api = &api,
     .errors = &error_form,
+    .rate_prefix = "anthropic-ratelimit-",
     .tables = tables,
     .n_tables = TR_ARRAY_LEN(tables),
     .rules = SRV_REQUIRED("\"messages\",\"max_tokens\""),
@@ -253,5 +254,6 @@ const struct srv_route srv_count_tokens_route = {
     .doc = "Tokens of the prompt that messages make",
     .post = post_count,
     .errors = &error_form,
+    .rate_prefix = "anthropic-ratelimit-",
     .rules = SRV_REQUIRED("\"messages\""),
 };

@@ -22,7 +22,7 @@ const struct srv_route *const srv_routes[] = {
     &srv_health_route,      &srv_readyz_route,         &srv_livez_route,
     &srv_ping_route,        &srv_version_route,        &srv_metrics_route,
     &srv_openapi_route,     &srv_page_route,           &srv_page_file_route,
-    &srv_engine_route,      &srv_engine_events_route,
+    &srv_engine_route,      &srv_engine_events_route,  &srv_usage_route,
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
 _Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");

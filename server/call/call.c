@@ -11,6 +11,8 @@
 #include "server/call/measure.h"
 #include "server/call/outbox.h"
 #include "server/call/read.h"
+#include "server/call/usage.h"
+#include "server/http/keys.h"
 #include "server/http/reply.h"
 #include "server/http/route.h"
 #include "server/log.h"
@@ -145,6 +147,10 @@ static bool form_aside(struct srv_call *c)
 static void finish(struct srv_call *c)
 {
     struct srv_req *req = c->req;
+    if (c->prompt_spent > 0) {
+        struct srv_usage u = srv_usage_of(c);
+        srv_key_spend(req->key, (struct srv_use){.cached = u.cached, .completion = u.completion});
+    }
     if (c->dead) {
         c->srv->metrics.finished[SRV_REASON_ABORT] += (uint64_t)c->n_answers;
         free_call(c);
@@ -189,8 +195,12 @@ static void submit(struct srv_call *c)
         j->open = true;
         c->n_open++;
     }
-    if (c->n_open == 0)
+    if (c->n_open == 0) {
         finish(c);
+        return;
+    }
+    c->prompt_spent = srv_usage_of(c).prompt;
+    srv_key_spend(c->req->key, (struct srv_use){.prompt = c->prompt_spent});
 }
 
 static void begin_stream(struct srv_call *c)
@@ -395,6 +405,9 @@ static void after_reading(struct srv_work *work)
     } else if (c->srv->state == SRV_STATE_DRAINING) {
         fail(c, TR_EDRAIN, "the daemon is shutting down");
         finish(c);
+    } else if (!srv_key_may_spend(c->req, srv_usage_of(c).prompt)) {
+        c->srv->metrics.finished[SRV_REASON_ERROR] += (uint64_t)c->n_answers;
+        free_call(c);
     } else if (!srv_kept_take(c)) {
         fail(c, TR_EQUEUE, "other requests keep all of request_memory");
         finish(c);
@@ -422,6 +435,8 @@ static struct srv_context context_of(const struct srv_req *req)
         .timeout_ms = s->options->request_timeout,
         .tenant = req->tenant,
         .across = req->across,
+        .weight = req->key ? (int)req->key->limits.weight : 1,
+        .best_priority = req->key ? (int)req->key->limits.best_priority : INT32_MIN,
         .hash_key = {s->hash_key[0], s->hash_key[1]},
         .begun_ns = req->begun_ns,
         .random = req->number ^ s->hash_key[1],

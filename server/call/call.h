@@ -49,6 +49,8 @@ struct srv_context {
     int64_t timeout_ms; /* 0 = none */
     uint64_t tenant;    /* hash of the key the client showed */
     bool across;        /* whose requests' priority counts before other keys' */
+    int weight;         /* of the key, */
+    int best_priority;  /* and the lowest number that counts */
     uint64_t hash_key[2];
     int64_t begun_ns; /* CLOCK_MONOTONIC of the request */
     uint64_t random;  /* the seed if the client gives none */
@@ -81,9 +83,10 @@ struct srv_call {
     struct tr_buf repeated; /* of responses: fields of the request that the answer repeats */
     int n_events;           /* of event streams that count them or have a first one */
 
-    struct tr_err err; /* code != 0: the call has failed */
-    bool begun;        /* the stream's head has been sent */
-    bool dead;         /* nobody listens any more */
+    struct tr_err err;      /* code != 0: the call has failed */
+    long long prompt_spent; /* tokens that its key was charged; 0: the engine has none of it */
+    bool begun;             /* the stream's head has been sent */
+    bool dead;              /* nobody listens any more */
     bool paused;
     size_t kept, grown; /* bytes counted, those of the answer among them: see kept.h */
     const struct tr_grammar *counted;

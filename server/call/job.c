@@ -258,7 +258,8 @@ static int make_asked(struct srv_call *c, struct tr_err *err)
     job->n = (int)p->n;
     job->ignore_eos = p->ignore_eos;
     job->prompt_logprobs = (int)TR_MAX(p->prompt_logprobs, p->echo ? p->logprobs : -1);
-    job->priority = (int)p->priority;
+    job->priority = (int)TR_MAX(p->priority, x->best_priority);
+    job->weight = x->weight;
     job->priority_across = x->across;
     job->tenant = x->tenant;
     job->cache_prompt = p->cache_prompt;

@@ -1,6 +1,7 @@
 #include "server/http/access.h"
 
 #include "config/clock.h"
+#include "server/http/keys.h"
 #include "server/http/route.h"
 #include "server/log.h"
 
@@ -28,6 +29,8 @@ void srv_access_log(const struct srv_req *req)
     struct tr_buf fields = {0};
     srv_log_number(&fields, "bytes", 0, (double)req->sent);
     srv_log_number(&fields, "ms", 3, (double)(tr_clock_ns() - req->begun_ns) * 1e-6);
+    if (req->key && req->key->name[0])
+        srv_log_text(&fields, "key", req->key->name);
     if (req->gone)
         srv_log_text(&fields, "client", "gone");
     if (req->ledger.made)

@@ -12,6 +12,7 @@
 #include "server/http/bodies.h"
 #include "server/http/conn.h"
 #include "server/http/head.h"
+#include "server/http/keys.h"
 #include "server/http/origin.h"
 #include "server/http/reply.h"
 #include "server/http/route.h"
@@ -274,6 +275,10 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
         MHD_add_response_header(r, "ETag", req->etag);
     for (const char *const *h = req->headers; h && *h; h += 2)
         MHD_add_response_header(r, h[0], h[1]);
+    struct srv_rate_header rates[SRV_RATE_HEADERS];
+    int n_rates = srv_key_headers(req, rates);
+    for (int i = 0; i < n_rates; i++)
+        MHD_add_response_header(r, rates[i].name, rates[i].value);
     if (req->coded)
         MHD_add_response_header(r, "Accept-Encoding", "identity");
     if (req->status == 401)

@@ -36,7 +36,7 @@ void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, co
         req->route && req->route->errors ? req->route->errors : &srv_error_object;
     form->write(&req->out, req, why, param, msg);
     int status = srv_problems[why].status;
-    if (status == 429 || status == 503)
+    if ((status == 429 || status == 503) && req->retry_after == 0)
         req->retry_after = srv_retry_after(req->srv);
     srv_reply(req, status, "application/json");
 }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "server/http/keys.h"
 #include "server/server.h"
 
 const char *const srv_methods[] = {
@@ -20,6 +21,7 @@ void srv_req_unref(struct srv_req *req)
     if (--req->refs > 0)
         return;
     srv_req_drop_body(req);
+    srv_key_leave(req);
     tr_buf_done(&req->out);
     req->srv->n_requests--;
     free(req->uri);

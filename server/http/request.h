@@ -17,6 +17,7 @@
 
 struct srv;
 struct srv_conn;
+struct srv_key;
 struct srv_req;
 struct srv_route;
 struct MHD_Connection;
@@ -71,6 +72,8 @@ struct srv_req {
     const struct srv_route *route; /* NULL = no such path */
     int route_index;               /* in srv.routes */
     const char *tail;              /* what follows the route's prefix */
+    struct srv_key *key;           /* a reference; NULL: an open path needs none */
+    bool counted;                  /* among the key's running requests */
     uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
     bool across;                   /* its priority counts before other keys' requests */
     uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */

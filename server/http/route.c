@@ -5,6 +5,7 @@
 
 #include "config/hash.h"
 #include "server/http/head.h"
+#include "server/http/keys.h"
 #include "server/http/origin.h"
 #include "server/http/reply.h"
 #include "server/log.h"
@@ -44,32 +45,6 @@ static const char *allow_of(const struct srv_route *r)
     return texts[(r->get ? 1 : 0) + (r->post ? 2 : 0) + (r->delete ? 4 : 0)];
 }
 
-/* Its time depends on the shown key's length only. */
-static bool equal_keys(const char *shown, const char *key)
-{
-    size_t n = strlen(shown), m = strlen(key);
-    size_t diff = n ^ m;
-    for (size_t i = 0; i < n; i++)
-        diff |= (unsigned char)(shown[i] ^ key[m ? i % m : 0]);
-    return diff == 0;
-}
-
-static bool is_among(const char *shown, const struct tr_strings *keys)
-{
-    bool found = false;
-    for (size_t i = 0; shown && i < keys->n; i++)
-        found |= equal_keys(shown, keys->items[i]);
-    return found;
-}
-
-static bool may_enter(const struct srv_req *req, const char *shown)
-{
-    const struct tr_strings *keys = &req->srv->options->api_key;
-    bool open = req->route->flags & SRV_ROUTE_OPEN &&
-                !(req->route->flags & SRV_ROUTE_PROTECTED && req->srv->options->protect_metrics);
-    return keys->n == 0 || open || is_among(shown, keys);
-}
-
 static bool is_json(const char *content_type)
 {
     if (!content_type)
@@ -97,19 +72,35 @@ static srv_handler handler_of(const struct srv_req *req)
     }
 }
 
+/* Whose request it is; false: it needs a key that is known. */
+static bool find_key(struct srv_req *req, const char *shown)
+{
+    const struct srv_keys *keys = req->srv->keys;
+    bool open = req->route->flags & SRV_ROUTE_OPEN &&
+                !(req->route->flags & SRV_ROUTE_PROTECTED && req->srv->options->protect_metrics);
+    bool named = shown && keys->n > 0;
+    req->key = named ? srv_keys_find(keys, shown) : keys->open ? keys->anonymous : NULL;
+    if (req->key)
+        req->key->refs++;
+    return req->key || open;
+}
+
 /* Tells clients apart by their keys: by a number that means nothing outside this process, and by
  * one that does. */
-static void identify(struct srv_req *req, const char *key)
+static void identify(struct srv_req *req, const char *shown)
 {
     const struct srv *s = req->srv;
-    if (!key || s->options->api_key.n == 0)
+    if (!req->key || (req->key == s->keys->anonymous && s->keys->n == 0))
         return;
+    const char *key = req->key == s->keys->anonymous ? "" : shown;
     struct tr_hash secret = {s->hash_key[0], s->hash_key[1]};
     req->tenant = tr_hash_link(secret, key, strlen(key)).lo | 1;
+    req->across = req->key->across;
+    if (req->key == s->keys->anonymous)
+        return;
     struct tr_hash owner = tr_hash(key, strlen(key));
     req->key_hash[0] = owner.lo;
     req->key_hash[1] = owner.hi;
-    req->across = is_among(key, &s->options->priority_key);
 }
 
 static bool is_coded(const char *content_encoding)
@@ -151,11 +142,13 @@ static bool admit_head(struct srv_req *req, const struct srv_head *head, bool *n
 static bool admit_client(struct srv_req *req, const struct srv_head *head,
                          const struct srv_origin *origin)
 {
-    if (!may_enter(req, head->key)) {
+    if (!find_key(req, head->key)) {
         srv_refuse(req, SRV_PROBLEM_KEY, NULL, "missing or unknown API key");
         return false;
     }
     identify(req, head->key);
+    if (!(req->route->flags & SRV_ROUTE_OPEN) && !srv_key_admit(req))
+        return false;
     bool changes = req->method == SRV_METHOD_POST || req->method == SRV_METHOD_DELETE;
     if (changes && origin->foreign) {
         srv_refuse(req, SRV_PROBLEM_ORIGIN, NULL,

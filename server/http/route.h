@@ -17,11 +17,12 @@ struct srv_origin;
 struct srv_table;
 
 enum srv_route_flags {
-    SRV_ROUTE_OPEN = 1,      /* no API key needed */
-    SRV_ROUTE_PREFIX = 2,    /* the path may go on: srv_req.tail */
-    SRV_ROUTE_ALWAYS = 4,    /* answered while loading, too */
-    SRV_ROUTE_STREAMS = 8,   /* the answer may be a stream of events */
-    SRV_ROUTE_PROTECTED = 16 /* open unless protect_metrics is set */
+    SRV_ROUTE_OPEN = 1,       /* no API key needed */
+    SRV_ROUTE_PREFIX = 2,     /* the path may go on: srv_req.tail */
+    SRV_ROUTE_ALWAYS = 4,     /* answered while loading, too */
+    SRV_ROUTE_STREAMS = 8,    /* the answer may be a stream of events */
+    SRV_ROUTE_PROTECTED = 16, /* open unless protect_metrics is set */
+    SRV_ROUTE_OWN = 32        /* a key's own affairs: every key may, and it costs nothing */
 };
 
 typedef void (*srv_handler)(struct srv_req *req);
@@ -33,6 +34,7 @@ struct srv_route {
     srv_handler get, post, delete;         /* NULL = method not allowed */
     const struct srv_api *api;             /* of a post that makes a call */
     const struct srv_error_form *errors;   /* of its refusals; NULL = srv_error_object */
+    const char *rate_prefix;               /* of the API's own headers of limits; NULL = none */
     const struct srv_table *const *tables; /* fields of a body; NULL = not told */
     size_t n_tables;
     const char *rules;  /* further members of the schema of a body */

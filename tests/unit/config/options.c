@@ -473,6 +473,8 @@ static void test_key_files(void **state)
         {"\n", NULL},
         {"\xEF\xBB\xBF", NULL},
         {"# k1\n  #k2\n", NULL},
+        {"\n {\"keys\":\n[]}", ""}, /* a table is no list of keys */
+        {"\xEF\xBB\xBF{}", ""},
     };
     char args[128];
     snprintf(args, sizeof args, "--api-key-file %s", path);
@@ -495,6 +497,7 @@ static void test_key_files(void **state)
             strcat(keys, o.api_key.items[k]);
         }
         assert_string_equal(keys, cases[i].keys);
+        assert_int_equal(o.key_table, !*cases[i].keys);
         tr_options_done(&o);
     }
 }

@@ -45,7 +45,6 @@ FOR_TESTS = {
     "srv_call_done": "a call without a server, fuzzed",
     "tr__model_config_parse": "the parser alone, fuzzed",
     "tr_pace_take": "one step's choice of threads",
-    "srv_log_dropped": "lines that found no room",
 }
 # Tags that several files have, and why.
 SHARED_TAGS = {

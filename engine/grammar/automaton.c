@@ -159,7 +159,7 @@ static uint32_t state_of(struct subsets *s, struct tr__dfa *d, uint32_t first)
 {
     uint32_t n = s->n - first, *set = s->members + first, at, state;
 
-    if (s->b->r || n == 0)
+    if (n == 0 || !tr__spend(s->b, 2 * (int64_t)n)) /* for the sorting */
         return 0;
     qsort(set, n, sizeof(*set), compare);
     for (at = hash_of(set, n) & (s->table_cap - 1); s->table[at];

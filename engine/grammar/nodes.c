@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NODE_FUEL = 16 }; /* a node made: its place in the table is far from the last one's */
+
 int tr__nodes_init(struct tr__nodes *b, struct tr_err *err)
 {
     memset(b, 0, sizeof(*b));
@@ -76,7 +78,7 @@ static bool same(const struct tr__node *x, const struct tr__node *y)
 
 static uint32_t append(struct tr__nodes *b, struct tr__node x)
 {
-    if (!tr__spend(b, 1))
+    if (!tr__spend(b, NODE_FUEL))
         return 0;
     if (b->n >= b->max_nodes)
         return tr__nodes_fail(b, TR_EUNSUPPORTED, NULL, "the grammar is too large: over %u nodes",

@@ -36,7 +36,8 @@ static void test_lists_are_shared(void **state)
     srv_call_read(&c.work);
     assert_int_equal(c.err.code, 0);
     assert_int_equal(c.n_jobs, 3);
-    assert_int_equal(c.n_choices, 6);
+    assert_int_equal(c.n_answers, 6);
+    assert_int_equal(c.n_choices, 0); /* they are made when the first job is admitted */
     const struct tr_job *first = c.jobs[0].job;
     assert_int_equal(first->sampling.n_bias, 1);
     assert_int_equal(first->sampling.n_allowed, 3);

@@ -46,8 +46,8 @@ void tr_grammar_warm(struct tr_grammar *g)
         if (g->r)
             break;
         config = byte < 0 ? g->begin : tr__step(g, config, (unsigned)byte);
-        if (config == TR__DEAD)
-            break;
+        if (config == TR__DEAD) /* a name of the object come twice */
+            config = g->begin;
     }
     pthread_mutex_unlock(&g->lock);
 }

@@ -145,10 +145,9 @@ def pieces(place, n):
 
 
 def test_tokens_come_one_by_one(site):
-    """As many pieces as without a proxy, or nearly; a proxy that gathers makes a handful of 200 tokens."""
-    proxy, daemons = site
-    direct = max(pieces(daemons[0], 200) for _ in range(3))
-    assert max(pieces(proxy, 200) for _ in range(3)) > direct / 2
+    """A proxy that gathers makes a handful of 400 tokens; a busy reader finds some of them together, whoever sends."""
+    proxy, _ = site
+    assert max(pieces(proxy, 400) for _ in range(3)) > 12
 
 
 def test_killing_one_of_two_daemons_under_load(site):

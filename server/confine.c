@@ -185,8 +185,10 @@ static void allow_all(const struct files *f, const struct tr_options *o)
     allow_around(f, o->api_key_file, LL_READ);
     allow_around(f, o->tls_cert, LL_READ);
     allow_around(f, o->tls_key, LL_READ);
-    if (o->packed_cache)
+    if (o->packed_cache) {
+        (void)mkdir(o->packed_cache, 0777); /* as the engine would, when it may no longer */
         allow(f, o->packed_cache, LL_WRITE);
+    }
     if (o->snapshot_dir)
         allow(f, o->snapshot_dir, LL_WRITE);
     if (o->unix_socket) { /* taken away at the end */

@@ -28,7 +28,7 @@ static void check_job(const struct srv_call *c, const struct tr_job *job)
 {
     assert(job->n_prompt >= 1 && job->n_prompt <= c->context.context_length);
     assert(job->max_tokens >= 0 && job->n_prompt + job->max_tokens <= c->context.context_length);
-    assert(job->n >= 1 && job->n <= c->context.max_choices && job->n == c->n_choices);
+    assert(job->n >= 1 && job->n <= c->context.max_choices && job->n == c->n_answers);
     for (int i = 0; i < job->n_prompt; i++)
         assert(tr_tokenizer_has_id(tokenizer, job->prompt[i]));
 }

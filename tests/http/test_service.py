@@ -34,6 +34,7 @@ def test_the_service_manager_is_told(daemon, tmp_path):
         assert any(re.fullmatch(r"MONOTONIC_USEC=\d+", line) for line in reload)
         d.process.terminate()
         assert any(re.fullmatch(r"EXTEND_TIMEOUT_USEC=\d+", line) for line in manager.lines("STOPPING=1"))
+        assert d.wait() == 0
 
 
 def test_an_abstract_socket_is_told(daemon):

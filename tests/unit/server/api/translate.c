@@ -101,12 +101,12 @@ static void test_tools_and_variables(void **state)
 {
     (void)state;
     struct json_t *doc = parse("{\"n\":\"f\",\"p\":{\"type\":\"object\"},\"k\":{\"a\":1}}");
-    struct tr_json root = tr_json_root(doc, NULL), none = {0};
+    struct tr_json root = tr_json_root(doc, NULL);
     struct tr_json name = tr_json_get(&root, "n"), parameters = tr_json_get(&root, "p");
     struct tr_json kwargs = tr_json_get(&root, "k");
     struct srv_translation t = {0};
     struct srv_dialog d = {0};
-    srv_translate_tool(&t, &name, &none, &parameters);
+    srv_translate_tool(&t, &root, &name, &parameters);
     srv_translate_kwarg(&t, &kwargs, "enable_thinking", false);
     assert_int_equal(srv_translation_use(&t, &d, NULL), 0);
     assert_json(d.tools.node, "[{\"type\":\"function\",\"function\":{\"name\":\"f\","

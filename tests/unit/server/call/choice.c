@@ -43,6 +43,7 @@ static struct srv_call *make_call(const char *json)
     tr_buf_done(&req.body);
     if (c->err.code)
         fail_msg("%s: %s", json, c->err.msg);
+    assert_int_equal(srv_choices_make(c), 0);
     return c;
 }
 

@@ -30,7 +30,6 @@ struct bnf_parser {
     bool single_quotes;
     struct bnf_name *names;
     uint32_t n_names, names_cap;
-    char (*part_names)[16];
     uint32_t *table; /* indexes into names + 1 */
     uint32_t table_cap;
 };
@@ -443,17 +442,17 @@ static void emit_rules(struct bnf_parser *p, uint32_t n_parts)
     }
 }
 
-/* The parts are the first names, with rules of their own. */
-static void take_parts(struct bnf_parser *p, const struct tr_grammar_source *source)
-{
-    uint32_t n = source->n_parts > 0 ? (uint32_t)source->n_parts : 0;
+struct part_name {
+    char text[16];
+};
 
-    p->part_names = calloc(n + 1, sizeof(*p->part_names));
-    if (!p->part_names)
-        fail(p, TR_ENOMEM, "out of memory");
+/* The parts are the first names, with rules of their own. */
+static void take_parts(struct bnf_parser *p, const struct tr_grammar_source *source,
+                       struct part_name *names, uint32_t n)
+{
     for (uint32_t i = 0; i < n && ok(p); i++) {
-        snprintf(p->part_names[i], sizeof(p->part_names[i]), "part-%u", i);
-        find_name(p, p->part_names[i], strlen(p->part_names[i]));
+        snprintf(names[i].text, sizeof(names[i].text), "part-%u", i);
+        find_name(p, names[i].text, strlen(names[i].text));
         uint32_t rule = ok(p) ? tr__compile_part(p->x.b, &source->parts[i]) : 0;
         if (ok(p))
             p->names[i].expr = tr__expr_call(&p->x, rule);
@@ -463,21 +462,25 @@ static void take_parts(struct bnf_parser *p, const struct tr_grammar_source *sou
 uint32_t tr__compile_bnf(struct tr__nodes *b, const struct tr_grammar_source *source)
 {
     struct bnf_parser p = {.text = source->text.bytes, .n = source->text.n};
-    uint32_t root = 0;
+    uint32_t root = 0, n_parts = source->n_parts > 0 ? (uint32_t)source->n_parts : 0;
+    struct part_name *part_names = calloc(n_parts + 1, sizeof(*part_names));
 
     tr__exprs_init(&p.x, b);
     p.single_quotes = source->kind == TR_GRAMMAR_EBNF;
-    take_parts(&p, source);
+    if (!part_names)
+        fail(&p, TR_ENOMEM, "out of memory");
+    else
+        take_parts(&p, source, part_names, n_parts);
     parse_rules(&p);
     if (ok(&p))
         root = find_name(&p, "root", 4);
     if (ok(&p) && p.names[root].expr == 0)
         tr__nodes_fail(b, TR_EINVAL, NULL, "grammar: there is no rule \"root\"");
-    emit_rules(&p, source->n_parts > 0 ? (uint32_t)source->n_parts : 0);
+    emit_rules(&p, n_parts);
     root = ok(&p) ? p.names[root].rule : 0;
     tr__exprs_done(&p.x);
     free(p.names);
-    free(p.part_names);
+    free(part_names);
     free(p.table);
     return root;
 }

@@ -9,12 +9,12 @@
 
 /* What jobs leave behind, from the engine's thread to the main thread; begins as SRV_ASK_INIT. */
 struct srv_ask {
-    pthread_mutex_t mutex;  /* guards all of this, and what on_event writes */
+    pthread_mutex_t mutex; /* guards all of this, and what on_event writes */
     /* Once no job is open, and when on_event says so: who wakes takes a processor from the compute
      * threads. */
     pthread_cond_t changed;
-    int n_open;             /* jobs submitted that have not ended */
-    enum tr_finish finish;  /* of the job that ended last, as is usage */
+    int n_open;            /* jobs submitted that have not ended */
+    enum tr_finish finish; /* of the job that ended last, as is usage */
     struct tr_usage usage;
     struct tr_err err; /* code 0: no job has failed */
     /* NULL ok: sees every event, under the mutex. */

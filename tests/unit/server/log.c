@@ -85,11 +85,12 @@ static void test_fields(void **state)
         srv_log_with(SRV_LOG_INFO, "r", &fields, "GET %d", 200);
         srv_log_with(SRV_LOG_DEBUG, "r", &fields, "below the level");
         tr_buf_done(&fields);
-        assert_matches(logged(),
-                       json ? "^\\{\"time\": \"" TIME "\", \"level\": \"info\", \"request\": \"r\", "
-                              "\"message\": \"GET 200\", \"ms\": 1.50, \"finish\": \"stop\", "
-                              "\"key\": \"a b\\\\\"c\", \"none\": \"\"\\}\n$"
-                            : " info  \\[r\\] GET 200 ms=1\\.50 finish=stop key=\"a b\\\\\"c\" none=\"\"\n$");
+        assert_matches(
+            logged(),
+            json ? "^\\{\"time\": \"" TIME "\", \"level\": \"info\", \"request\": \"r\", "
+                   "\"message\": \"GET 200\", \"ms\": 1.50, \"finish\": \"stop\", "
+                   "\"key\": \"a b\\\\\"c\", \"none\": \"\"\\}\n$"
+                 : " info  \\[r\\] GET 200 ms=1\\.50 finish=stop key=\"a b\\\\\"c\" none=\"\"\n$");
     }
 }
 

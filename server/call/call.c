@@ -405,7 +405,8 @@ static void after_reading(struct srv_work *work)
     } else if (c->srv->state == SRV_STATE_DRAINING) {
         fail(c, TR_EDRAIN, "the daemon is shutting down");
         finish(c);
-    } else if (!srv_key_may_spend(c->req, srv_usage_of(c).prompt)) {
+    } else if (c->req->key && c->req->key->limits.tokens > 0 &&
+               !srv_key_may_spend(c->req, srv_usage_of(c).prompt)) {
         c->srv->metrics.finished[SRV_REASON_ERROR] += (uint64_t)c->n_answers;
         free_call(c);
     } else if (!srv_kept_take(c)) {

@@ -214,15 +214,16 @@ int srv_constraint_read(struct tr_grammar **ret, const struct srv_call *c, struc
 {
     struct maker m = {0};
     struct srv_calls_source calls = {0};
-    bool any = true;
+    bool tools = tr_json_size(&c->params.dialog.tools) > 0, any = true;
     int r = read_fields(&m, &c->params, err);
-    if (r == 0)
+    if (r == 0 && tools)
         r = srv_calls_source(&calls, c, m.given ? &m.source : NULL, &any, err);
     if (r == 0 && !any)
         r = compile(ret, c, &calls.source, err);
     else if (r == 0 && m.given)
         r = compile(ret, c, &m.source, err);
-    srv_calls_source_done(&calls);
+    if (tools)
+        srv_calls_source_done(&calls);
     tr_buf_done(&m.text);
     free(m.choices);
     return r;

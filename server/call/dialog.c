@@ -144,9 +144,9 @@ int srv_dialog_read(struct srv_call *c, struct tr_err *err)
 {
     struct srv_dialog *d = &c->params.dialog;
     struct tr_rendered prompt = {0};
-    struct srv_tool_choice choice;
+    struct srv_tool_choice choice = {0};
     int r = srv_dialog_check_tools(d, err);
-    if (r == 0)
+    if (r == 0 && tr_json_given(&d->tool_choice))
         r = srv_tool_choice_read(&choice, d, err);
     if (r < 0)
         return r;

@@ -6,14 +6,6 @@
 #include "server/http/route.h"
 #include "server/server.h"
 
-void srv_later(struct srv_req *req, const struct srv_generator *generator, void *owner)
-{
-    req->refs++;
-    req->generator = generator;
-    req->owner = owner;
-    req->phase = SRV_PHASE_PENDING;
-}
-
 void srv_reply(struct srv_req *req, int status, const char *content_type)
 {
     req->generator = NULL;

@@ -14,9 +14,6 @@ void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, co
 /* The same for an engine or parser error. */
 void srv_refuse_err(struct srv_req *req, const struct tr_err *err);
 
-/* The reply comes later: takes a reference for `owner`, which it gives back by srv_req_unref. */
-void srv_later(struct srv_req *req, const struct srv_generator *generator, void *owner);
-
 /* Begins a stream of events, after srv_later; write to req->out, then flush. */
 void srv_stream_begin(struct srv_req *req);
 void srv_stream_flush(struct srv_req *req);

@@ -114,6 +114,16 @@ struct srv_req {
     void *owner;                           /* the generator's */
 };
 
+/* The reply comes later: takes a reference for `owner`, which it gives back by srv_req_unref. */
+static inline void srv_later(struct srv_req *req, const struct srv_generator *generator,
+                             void *owner)
+{
+    req->refs++;
+    req->generator = generator;
+    req->owner = owner;
+    req->phase = SRV_PHASE_PENDING;
+}
+
 void srv_req_unref(struct srv_req *req);
 void srv_req_drop_body(struct srv_req *req); /* once it has been read: frees its memory */
 

@@ -219,6 +219,8 @@ void srv_exchange_on_completed(void *cls, struct MHD_Connection *mhd, void **con
     struct srv_conn *c = req->conn;
     srv_exchange_leave(req, how != MHD_REQUEST_TERMINATED_COMPLETED_OK);
     srv_conn_restart_timer(c);
+    if (c->srv->state == SRV_STATE_DRAINING && !c->srv->over)
+        uv_stop(&c->srv->loop); /* it may have been the last: not to be slept over */
 }
 
 /* ---- the answer leaves ---- */

@@ -208,7 +208,7 @@ void srv_route_run(struct srv_req *req)
     enum srv_state state = req->srv->state;
     if (state == SRV_STATE_LOADING && !(r->flags & SRV_ROUTE_ALWAYS))
         srv_refuse(req, SRV_PROBLEM_LOADING, NULL, "the checkpoint is loading");
-    else if (state == SRV_STATE_DRAINING && req->method == SRV_METHOD_POST)
+    else if (req->srv->closing || (state == SRV_STATE_DRAINING && req->method == SRV_METHOD_POST))
         srv_refuse(req, SRV_PROBLEM_DRAIN, NULL, "the daemon is shutting down");
     else
         handler_of(req)(req);

@@ -494,3 +494,36 @@ def test_an_upload_under_way_at_the_end_hears_so(daemon):
         assert int(headers["retry-after"]) > 0 and headers["connection"] == "close"
         assert f.read() == b""
     assert d.wait() == 0
+
+
+def test_the_last_stream_ends_the_drain(daemon):
+    """Its client keeps the connection: nobody else wakes the loop."""
+    d = daemon()
+    with d.stream("/v1/completions", {"prompt": "Once", "max_tokens": 1500, "temperature": 0, "ignore_eos": True}) as s:
+        events = iter(s)
+        next(events)
+        d.signal(signal.SIGTERM)
+        assert sum(1 for _ in events) > 0 and s.done
+        assert d.wait() == 0
+    assert "drain_timeout is over" not in d.log
+
+
+def test_requests_while_all_is_closed(daemon):
+    """A connection that is kept asks again and again while the daemon ends: refused or closed, and no crash."""
+    d = daemon()
+    head = b"GET /v1/engine HTTP/1.1\r\nHost: x\r\n\r\n"
+    sockets = [d.socket() for _ in range(100)]
+    for s in sockets:
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    for s in sockets:
+        assert b" 200 " in s.recv(4096)
+    d.signal(signal.SIGTERM)
+    for s in sockets:
+        time.sleep(0.0001)
+        try:
+            s.sendall(head)
+        except OSError:
+            pass
+    assert d.wait() == 0
+    for s in sockets:
+        s.close()

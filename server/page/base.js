@@ -49,6 +49,7 @@ export class Refused extends Error {
 }
 
 const base = new URL(".", document.baseURI);
+base.username = base.password = ""; // a URL with them is refused by fetch
 let key = "";
 try {
   key = sessionStorage.getItem("trinityd.key") || "";

@@ -19,16 +19,17 @@ const fresh = () => ({ id: newId(), title: "", mode: settings.mode, messages: []
 // What is kept of an answer: not its tokens' probabilities, which are many times its text.
 const kept = (m) => (m.answers ? { ...m, answers: m.answers.map((a) => ({ ...a, tokens: [] })) } : m);
 
+const deleted = new Set();                // ids, in this tab
+
 function save() {
-  if (open.messages.length && !all.includes(open)) all.unshift(open);
+  const stored = store.get("history", null); // other tabs write too; only the open one is ours
+  if (Array.isArray(stored)) all = [...all.filter((c) => c === open), ...stored.filter((c) => c.id !== open.id && !deleted.has(c.id))];
+  if (open.messages.length && !deleted.has(open.id) && !all.includes(open)) all.unshift(open);
   all.length = Math.min(all.length, MAX_CONVERSATIONS);
-  const plain = () => all.map((c) => ({ ...c, messages: c.messages.map(kept) }));
-  while (!store.set("history", plain()) && all.length > 1) {
-    const oldest = all.findLastIndex((c) => c !== open);
-    if (oldest < 0) break;
-    all.splice(oldest, 1);
-  }
-  store.set("open", open.id);
+  const plain = all.map((c) => ({ ...c, messages: c.messages.map(kept) }));
+  let n = plain.length;
+  while (!store.set("history", plain.slice(0, n)) && n > 1) n--;
+  store.set("open", open.id); // what found no room stays in memory
 }
 
 // ---- the request ----
@@ -159,6 +160,7 @@ function drawPast() {
   const item = (c) => h("li", {},
     h("button", { type: "button", class: "title", "aria-current": c === open ? "true" : null, onclick: () => show(c) }, visible(c.title) || "untitled"),
     h("button", { type: "button", class: "quiet", "aria-label": `Delete ${visible(c.title)}`, title: "Delete", onclick: () => {
+      deleted.add(c.id);
       all = all.filter((x) => x !== c);
       if (c === open) show(fresh());
       save();
@@ -326,7 +328,7 @@ export function startPlay(section) {
     if (past.classList.contains("open") || panel.classList.contains("open")) drawer(null);
     else running?.abort();
   });
-  window.addEventListener("pagehide", () => open && save());
+  window.addEventListener("pagehide", () => running && save());
   redrawPanel();
   show(all.find((c) => c.id === store.get("open", "")) || fresh());
   window.addEventListener("view", toEnd);

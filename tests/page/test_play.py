@@ -329,3 +329,22 @@ def test_keyboard(demo, visit):
     p.keyboard.press("Escape")
     answered(p)
     expect(p.locator(".meta")).to_contain_text("stopped")
+
+
+def test_two_tabs_keep_each_others_history(demo, visit):
+    a = visit(demo.url)
+    b = a.context.new_page()
+    b.goto(demo.url)
+    b.locator("#status[data-state=good]").wait_for()
+    for page, text in ((a, "from the first"), (b, "from the second")):
+        set_field(page, "max_tokens", 3)
+        tell(page, text)
+        answered(page)
+    for page in (a, b):
+        page.reload()
+        expect(page.locator(".past li")).to_have_count(2)
+    b.get_by_role("button", name="Delete from the first").click()
+    expect(b.locator(".past li")).to_have_count(1)
+    a.close()
+    b.reload()
+    expect(b.locator(".past li")).to_have_count(1)

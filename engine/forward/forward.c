@@ -171,42 +171,42 @@ static bool is_probed(const struct tr_forward *f)
 /* How a phase is cut. A cut costs a wait for all parts, so work by rows is not worth it for a few
  * short ones: then it belongs to what one thread does between two phases. */
 enum cut { BY_COLUMNS, BY_ROWS, UNCUT };
+enum account { UNTOLD, ATTENTION, MLP }; /* what the time of a phase counts to */
 
 struct phase {
     void (*work)(const struct worker *w);
     enum cut cut;
+    enum account account;
     bool (*wanted)(const struct tr_forward *f); /* NULL: always */
 };
 
 /* A layer: h = RMS(x; input_norm) on entry, and for the next layer on exit. */
 static const struct phase layer_phases[] = {
-    {tr__project_heads, BY_COLUMNS, NULL},
-    {tr__attend_heads, BY_COLUMNS, has_whole_heads},
-    {tr__store_keys, BY_ROWS, has_no_whole_heads},
-    {tr__attend_tiles, BY_COLUMNS, has_no_whole_heads},
-    {tr__prepare_heads, BY_ROWS, heads_share_a_cut},
-    {tr__project_out, BY_COLUMNS, NULL},
-    {close_attention, BY_ROWS, NULL}, /* the last of ATTENTION_PHASES */
+    {tr__project_heads, BY_COLUMNS, ATTENTION, NULL},
+    {tr__attend_heads, BY_COLUMNS, ATTENTION, has_whole_heads},
+    {tr__store_keys, BY_ROWS, ATTENTION, has_no_whole_heads},
+    {tr__attend_tiles, BY_COLUMNS, ATTENTION, has_no_whole_heads},
+    {tr__prepare_heads, BY_ROWS, ATTENTION, heads_share_a_cut},
+    {tr__project_out, BY_COLUMNS, ATTENTION, NULL},
+    {close_attention, BY_ROWS, ATTENTION, NULL},
 
-    {tr__dense_up, BY_COLUMNS, is_dense},
-    {tr__dense_act, BY_ROWS, is_dense},
-    {tr__dense_down, BY_COLUMNS, is_dense},
+    {tr__dense_up, BY_COLUMNS, MLP, is_dense},
+    {tr__dense_act, BY_ROWS, MLP, is_dense},
+    {tr__dense_down, BY_COLUMNS, MLP, is_dense},
 
-    {tr__route, BY_COLUMNS, has_experts},
-    {tr__choose, BY_ROWS, has_experts},
-    {tr__group, UNCUT, has_experts},
-    {tr__few_experts_up, BY_COLUMNS, has_few_rows},
-    {tr__few_experts_down, BY_COLUMNS, has_few_rows},
-    {tr__experts, BY_COLUMNS, has_many_rows},
+    {tr__route, BY_COLUMNS, MLP, has_experts},
+    {tr__choose, BY_ROWS, MLP, has_experts},
+    {tr__group, UNCUT, MLP, has_experts},
+    {tr__few_experts_up, BY_COLUMNS, MLP, has_few_rows},
+    {tr__few_experts_down, BY_COLUMNS, MLP, has_few_rows},
+    {tr__experts, BY_COLUMNS, MLP, has_many_rows},
 
-    {close_mlp, BY_ROWS, NULL},
-    {show_layer, UNCUT, is_probed},
+    {close_mlp, BY_ROWS, MLP, NULL},
+    {show_layer, UNCUT, MLP, is_probed},
 };
 
-enum { ATTENTION_PHASES = 7 };
-
-static const struct phase first_phase = {begin_step, BY_ROWS, NULL};
-static const struct phase last_phase = {final_norm, BY_ROWS, NULL};
+static const struct phase first_phase = {begin_step, BY_ROWS, UNTOLD, NULL};
+static const struct phase last_phase = {final_norm, BY_ROWS, UNTOLD, NULL};
 
 /* The next phase of the step; NULL: it has ended. */
 static const struct phase *step_on(struct tr_forward *f)
@@ -240,12 +240,12 @@ static void run_part(void *arg, const struct tr_pool_part *part)
     f->work(w);
 }
 
-/* What the time of a phase counts to; NULL: to nothing that is told. */
+/* NULL: the time is not told. */
 static int64_t *account_of(struct tr_forward *f, const struct phase *p)
 {
-    if (!p || p == &first_phase || p == &last_phase)
+    if (!p || p->account == UNTOLD)
         return NULL;
-    if (p - layer_phases >= ATTENTION_PHASES)
+    if (p->account == MLP)
         return &f->times.mlp;
     return f->config->kind[f->layer] == TR_LOCAL ? &f->times.local : &f->times.global;
 }

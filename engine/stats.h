@@ -37,7 +37,10 @@ struct tr_run_stats {
     struct tr_step_histogram seconds[TR_STEP_KINDS], rows[TR_STEP_KINDS];
     struct tr_cache_stats local, global;
     uint64_t missed[TR_MISSES]; /* tokens */
-    double read_limit;          /* bytes a second of weights, measured at open; 0 = none to read */
+    /* Bytes a second at which the compute threads read weights when they do nothing else: measured
+     * at open, and some times more, for tens of milliseconds, when the engine is idle and somebody
+     * looks (view.h); the best. 0 = none to read. */
+    double read_limit;
     double decode_bytes_a_second; /* of weights, that steps of decoding read: smoothed */
     /* Of each layer, the first so many: most rows of an expert over the mean, of late; 0 = no
      * experts. */

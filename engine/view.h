@@ -54,10 +54,6 @@ struct tr_engine_view {
     struct tr_view_times times;
     /* Bytes of weights and of the cache that all steps have read; weights once a step. */
     uint64_t read_bytes;
-    /* Bytes a second at which the compute threads read the weights when they do nothing else;
-     * measured a few times, for some tens of milliseconds, when the engine is idle and somebody
-     * looks. 0 = not yet. */
-    double read_limit;
     size_t local_page_bytes, global_page_bytes; /* what a page costs */
     struct tr_page_map local, global;
     int n_sequences, n_open; /* told, and all there are */

@@ -123,8 +123,7 @@ struct view {
     struct tr_view_step steps[TR_VIEW_STEPS]; /* step i at i % TR_VIEW_STEPS */
     struct tr_view_times times;               /* sample alone */
     uint64_t read_bytes;                      /* without experts */
-    double limit;                             /* see tr_engine_view.read_limit; the best */
-    int n_limits;                             /* of so many measurements, */
+    int n_limits;                             /* measurements of the read limit since the start, */
     int64_t limit_ns;                         /* the last at that time */
     uint64_t number;
     struct tr_engine_view drawings[3];

@@ -104,7 +104,7 @@ double tr__measure_limit(const struct tr_engine *e)
     return limit;
 }
 
-/* While others use the machine it looks slow: it is measured some times, the best counts. */
+/* While others use the machine it looks slow: it is measured some times more, the best counts. */
 static void learn_limit(struct tr_engine *e)
 {
     struct view *v = &e->view;
@@ -114,7 +114,7 @@ static void learn_limit(struct tr_engine *e)
         return;
     v->n_limits++;
     v->limit_ns = now;
-    v->limit = TR_MAX(v->limit, tr__measure_limit(e));
+    e->now.run.read_limit = TR_MAX(e->now.run.read_limit, tr__measure_limit(e));
 }
 
 /* ---- drawing ---- */
@@ -184,7 +184,6 @@ void tr__view_draw(struct tr_engine *e)
     v->times.mlp = spent.mlp;
     v->times.head = spent.head;
     v->read_bytes = e->view.read_bytes + e->now.expert_bytes;
-    v->read_limit = e->view.limit;
     v->local_page_bytes = e->limits.local_page_cost;
     v->global_page_bytes = e->limits.global_page_cost;
     v->local = *tr_local_map(e->pages);

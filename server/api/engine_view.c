@@ -127,7 +127,7 @@ static void add_view(struct tr_buf *out, const struct srv *s, const struct tr_en
         "\"head\":%.6f,\"sample\":%.6f},\"read\":{\"bytes\":%llu,\"bytes_per_second\":%.0f}",
         (double)t->steps * 1e-9, (double)t->local * 1e-9, (double)t->global * 1e-9,
         (double)t->mlp * 1e-9, (double)t->head * 1e-9, (double)t->sample * 1e-9,
-        (unsigned long long)v->read_bytes, v->read_limit);
+        (unsigned long long)v->read_bytes, v->stats.run.read_limit);
     add_pool(out, "local", &v->local, v->local_page_bytes);
     add_pool(out, "global", &v->global, v->global_page_bytes);
     add_sequences(out, v);

@@ -14,7 +14,6 @@
 #include "engine/text/unicode.h"
 
 enum {
-    MAX_TEXT = 2048,      /* bytes of the longest message; the rest is cut */
     RING_BYTES = 1 << 18, /* what may wait for a reader that is slow */
     WRITE_BYTES = 4096,   /* a pipe that is writable takes so much (PIPE_BUF) */
     WAIT_MS = 200         /* how often the writer looks whether it is to end */
@@ -254,9 +253,11 @@ static void emit(const char *bytes, size_t n)
     uv_mutex_unlock(&ring.mutex);
 }
 
-static void log_line(enum srv_log_level level, const char *request, const char *text,
-                     const struct tr_buf *fields)
+void srv_log_with(enum srv_log_level level, const char *request, const char *text,
+                  const struct tr_buf *fields)
 {
+    if ((int)level > max_level)
+        return;
     struct tr_buf line = {0};
     make_line(&line, level, request, text, fields);
     if (!line.oom)
@@ -268,25 +269,12 @@ void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...
 {
     if ((int)level > max_level)
         return;
-    char text[MAX_TEXT];
+    char text[SRV_LOG_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    log_line(level, request, text, NULL);
-}
-
-void srv_log_with(enum srv_log_level level, const char *request, const struct tr_buf *fields,
-                  const char *fmt, ...)
-{
-    if ((int)level > max_level)
-        return;
-    char text[MAX_TEXT];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    log_line(level, request, text, fields);
+    srv_log_with(level, request, text, NULL);
 }
 
 /* What a reader of name=value cannot take bare. */

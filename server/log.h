@@ -36,7 +36,9 @@ void srv_log(enum srv_log_level level, const char *request, const char *fmt, ...
  * JSON. */
 void srv_log_text(struct tr_buf *fields, const char *name, const char *value);
 void srv_log_number(struct tr_buf *fields, const char *name, int decimals, double value);
-void srv_log_with(enum srv_log_level level, const char *request, const struct tr_buf *fields,
-                  const char *fmt, ...) TR_PRINTF(4, 5);
+enum { SRV_LOG_TEXT = 2048 }; /* bytes of the longest message; the rest is cut */
+/* A line whose message is `text`; fields NULL = none. */
+void srv_log_with(enum srv_log_level level, const char *request, const char *text,
+                  const struct tr_buf *fields);
 
 #endif

@@ -1,5 +1,7 @@
 #include "server/http/access.h"
 
+#include <stdio.h>
+
 #include "config/clock.h"
 #include "server/http/keys.h"
 #include "server/http/route.h"
@@ -39,8 +41,9 @@ void srv_access_log(const struct srv_req *req)
         srv_log_text(&fields, "trace", req->trace);
         srv_log_text(&fields, "parent", req->span);
     }
-    srv_log_with(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, &fields, "%s %s %d",
-                 srv_methods[req->method], req->path ? req->path : "-",
-                 req->gone ? 499 : req->status);
+    char text[SRV_LOG_TEXT];
+    snprintf(text, sizeof text, "%s %s %d", srv_methods[req->method], req->path ? req->path : "-",
+             req->gone ? 499 : req->status);
+    srv_log_with(routine ? SRV_LOG_DEBUG : SRV_LOG_INFO, req->id, text, &fields);
     tr_buf_done(&fields);
 }

@@ -82,8 +82,8 @@ static void test_fields(void **state)
         srv_log_text(&fields, "finish", "stop");
         srv_log_text(&fields, "key", "a b\"c");
         srv_log_text(&fields, "none", "");
-        srv_log_with(SRV_LOG_INFO, "r", &fields, "GET %d", 200);
-        srv_log_with(SRV_LOG_DEBUG, "r", &fields, "below the level");
+        srv_log_with(SRV_LOG_INFO, "r", "GET 200", &fields);
+        srv_log_with(SRV_LOG_DEBUG, "r", "below the level", &fields);
         tr_buf_done(&fields);
         assert_matches(
             logged(),

@@ -58,28 +58,25 @@ void srv_measure_ledger(const struct srv_call *c)
 void srv_measure_call(const struct srv_call *c)
 {
     struct srv_metrics *m = &c->srv->metrics;
-    long long prompt = 0, answer = 0;
-    for (int i = 0; i < c->n_choices; i++) {
+    for (int i = 0; i < c->n_choices; i++)
         m->finished[reason_of(c, &c->choices[i])]++;
-        answer += c->choices[i].n_tokens;
-    }
     m->finished[reason_of(c, NULL)] += (uint64_t)(c->n_answers - c->n_choices);
     if (c->err.code)
         return;
+    struct srv_usage all = srv_usage_of(c);
     for (int i = 0; i < c->n_jobs; i++) {
         const struct tr_usage *u = &c->jobs[i].usage;
-        prompt += c->jobs[i].n_prompt;
         srv_metrics_observe(m, SRV_HIST_QUEUE, (double)u->queue_ns * 1e-9);
         srv_metrics_observe(m, SRV_HIST_PREFILL, (double)u->prefill_ns * 1e-9);
         srv_metrics_observe(m, SRV_HIST_DECODE, (double)u->decode_ns * 1e-9);
         srv_metrics_observe(m, SRV_HIST_INFERENCE, (double)(u->prefill_ns + u->decode_ns) * 1e-9);
     }
     srv_metrics_observe(m, SRV_HIST_E2E, (double)(tr_clock_ns() - c->context.begun_ns) * 1e-9);
-    srv_metrics_observe(m, SRV_HIST_PROMPT_TOKENS, (double)prompt);
-    srv_metrics_observe(m, SRV_HIST_ANSWER_TOKENS, (double)answer);
+    srv_metrics_observe(m, SRV_HIST_PROMPT_TOKENS, (double)all.prompt);
+    srv_metrics_observe(m, SRV_HIST_ANSWER_TOKENS, (double)all.completion);
     srv_metrics_observe(m, SRV_HIST_N, (double)c->params.n);
     if (c->params.max_tokens >= 0)
         srv_metrics_observe(m, SRV_HIST_MAX_TOKENS, (double)c->params.max_tokens);
-    if (answer > c->n_choices)
-        srv_metrics_observe(m, SRV_HIST_TPOT, token_ns(c, answer) * 1e-9);
+    if (all.completion > c->n_choices)
+        srv_metrics_observe(m, SRV_HIST_TPOT, token_ns(c, all.completion) * 1e-9);
 }

@@ -157,11 +157,10 @@ static void keep_answer(struct batch_run *r, size_t i, struct tr_buf *line,
         r->kept[i] = *line;
         *line = (struct tr_buf){0};
         move_head(r);
-    } else if (srv_batch_output_add(r->b->out, line, &r->err) == 0) {
-        (void)!srv_batch_output_look(r->b->out, &r->err);
+    } else {
+        (void)!srv_batch_output_add(r->b->out, line, &r->err);
     }
-    if (r->b->ordered)
-        (void)!srv_batch_output_look(r->b->out, &r->err);
+    (void)!srv_batch_output_look(r->b->out, &r->err); /* own lines are found as others' are */
     pthread_mutex_unlock(&r->mutex);
 }
 

@@ -150,35 +150,33 @@ unit: tests ## the C test programs alone; T=PATH runs some
 regress: $(FUZZ) ## replays the inputs that fuzzing has kept
 	@tests/run --build $(BUILD) --jobs $(JOBS) --c-only tests/fuzz --programs $(FUZZ)
 
-$(VENV)/ready: tests/requirements.txt
-	@echo "installing Python packages in $(VENV)"
-	$(Q)python3 -m venv --clear $(VENV)
-	$(Q)$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
-	@touch $@
+# Each file of requirements is installed in an environment of its own.
+define environment
+@echo "installing Python packages in $(@D)"
+$(Q)python3 -m venv --clear $(@D)
+$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
+@touch $@
+endef
 
-# Large packages; each file of requirements gets an environment of its own.
+$(VENV)/ready: tests/requirements.txt
+	$(environment)
+
+build/clients/%/ready: tests/clients/%.txt
+	$(environment)
+
+build/tools/%/ready: tests/deploy/%.txt
+	$(environment)
+
 CLIENTS := $(patsubst tests/clients/%.txt,build/clients/%,$(wildcard tests/clients/*.txt))
 
 clients: build $(VENV)/ready $(CLIENTS:%=%/ready) ## the tests with other projects' clients, installed in build/clients
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/pytest -c tests/pytest.ini tests/clients
-
-build/clients/%/ready: tests/clients/%.txt
-	@echo "installing Python packages in $(@D)"
-	$(Q)python3 -m venv --clear $(@D)
-	$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
-	@touch $@
 
 tools: build/tools/tools/ready build/tools/kubectl ## what the tests of deploy/ run: proxies, checkers; some of Debian's start as services
 	@deploy/packages deploy
 
 deploy-check: build tools $(VENV)/ready build/tools/checkov/ready ## the tests of deploy/ alone, checkov included
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/pytest -c tests/pytest.ini tests/deploy
-
-build/tools/%/ready: tests/deploy/%.txt
-	@echo "installing Python packages in $(@D)"
-	$(Q)python3 -m venv --clear $(@D)
-	$(Q)$(@D)/bin/pip install -q --disable-pip-version-check -r $<
-	@touch $@
 
 build/tools/kubectl: tests/deploy/kubectl.py $(VENV)/ready
 	$(Q)$(VENV)/bin/python $< $@

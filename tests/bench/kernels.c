@@ -15,6 +15,8 @@
 #include "engine/checkpoint/plan.h"
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/kv_q8.h"
+#include "server/commands/bandwidth.h"
+#include "tests/bench/kit.h"
 
 enum { REPEAT = 9, MAX_ROWS = 128 };
 
@@ -25,24 +27,6 @@ static double seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void *must_alloc(size_t bytes)
-{
-    void *p = aligned_alloc(64, TR_ROUND_UP(bytes, 64));
-    if (!p) {
-        perror("kernels");
-        exit(1);
-    }
-    memset(p, 1, bytes);
-    return p;
 }
 
 /* One thing to time: call(arg) does `macs` multiply-adds and reads `bytes`. */
@@ -74,8 +58,7 @@ static double time_of(const struct work *w, const struct tr_kernels *kn)
             w->call(w, kn);
         runs[r] = (seconds() - start) / inner;
     }
-    qsort(runs, (size_t)repeat, sizeof *runs, by_value);
-    return runs[repeat / 2];
+    return srv_median(runs, repeat);
 }
 
 static void report(const struct tr_kernels *kn, const char *what, const struct work *w,

@@ -15,6 +15,7 @@
 #include "engine/checkpoint/plan.h"
 #include "engine/kernels/kernels.h"
 #include "server/commands/bandwidth.h"
+#include "tests/bench/kit.h"
 
 enum { K = 1024, ROUNDS = 9, MAX_THREADS = 64 };
 #define SHARE_BYTES (64UL << 20) /* of one thread, about */
@@ -32,17 +33,6 @@ struct share {
     struct tr_rows x;
     float *y;
 };
-
-static void *must_alloc(size_t bytes)
-{
-    void *p = aligned_alloc(64, TR_ROUND_UP(bytes, 64));
-    if (!p) {
-        perror("stream");
-        exit(1);
-    }
-    memset(p, 1, bytes);
-    return p;
-}
 
 static void *product(void *arg)
 {

@@ -4,10 +4,11 @@
  * A thread that has lost its processor holds the others at the end of every phase, so that beside
  * busy processes two threads can be a fraction of one. Bits depend neither on the number of threads
  * nor on how work is handed out: both may change from step to step. While nothing takes processors
- * away, all threads compute, each its share of every phase.
- * Once the process is switched out against its will, the ways to run a step are tried in turn, each
- * for some tens of milliseconds, and the one that does the most work a second is kept for a while:
- * longer, the longer it has stayed the best.
+ * away, all threads compute, each its share of every phase, and who waits for another spins, so that
+ * the thread that runs the step loses no time. Once it does, the ways to run a step take turns for
+ * some tens of milliseconds each, and the one that does the most work a second is kept for a while:
+ * longer, the longer it has stayed the best. What else the process does counts as another process:
+ * a processor is lost all the same.
  */
 #ifndef TR_ENGINE_MACHINE_PACE_H
 #define TR_ENGINE_MACHINE_PACE_H
@@ -27,22 +28,24 @@ struct tr_pace {
     int n_ways;                            /* 1: nothing to choose */
     int way;                               /* of the next step */
     int best;                              /* of the last trial */
-    int trial;                             /* the way under trial; -1: none */
-    double work[TR_PACE_WAYS];             /* done in the trial; of the best: since the last one */
-    int64_t time[TR_PACE_WAYS];            /* nanoseconds that it took */
-    int64_t step_ns;                       /* CLOCK_MONOTONIC at which the step began */
-    int64_t window_ns;                     /* step time since the switches were last read */
-    int64_t held_ns, hold_ns;              /* step time since the last trial, and until the next */
-    int64_t switches;                      /* involuntary ones of the process, when last read */
+    bool is_trial;
+    double work[TR_PACE_WAYS];  /* done in the trial */
+    int64_t time[TR_PACE_WAYS]; /* nanoseconds that it took */
+    int64_t turn_ns;            /* of them this turn */
+    int64_t step_ns;            /* CLOCK_MONOTONIC at which the step began */
+    int64_t step_cpu_ns;        /* CLOCK_THREAD_CPUTIME_ID, as well */
+    int64_t window_ns,
+        lost_ns; /* step time since losses were looked at, and of it off the processor */
+    int64_t held_ns, hold_ns; /* step time since the last trial, and until the next */
 };
 
 /* For a pool that stays open; adapt false: all its threads, always, and only how work is handed out
  * changes. */
 void tr_pace_init(struct tr_pace *p, struct tr_pool *pool, bool adapt);
-/* Around a step; work: in units of any size that grow with what the step computes and reads. */
+/* Around a step, in one thread; work: in units of any size that grow with what the step computes and reads. */
 void tr_pace_begin(struct tr_pace *p);
 void tr_pace_end(struct tr_pace *p, double work);
-/* The same without clock and system: ns the step took, switches the process's count so far. */
-void tr_pace_take(struct tr_pace *p, double work, int64_t ns, int64_t switches);
+/* The same without clocks: ns the step took, cpu_ns of them on a processor. */
+void tr_pace_take(struct tr_pace *p, double work, int64_t ns, int64_t cpu_ns);
 
 #endif

@@ -272,7 +272,8 @@ static tr_pool_fn next_phase(void *arg, int tid)
         if (!p)
             return NULL;
         f->work = p->work;
-        atomic_store_explicit(f->ticket, 0, memory_order_relaxed);
+        if (atomic_load_explicit(f->ticket, memory_order_relaxed) > 0)
+            atomic_store_explicit(f->ticket, 0, memory_order_relaxed);
         if (is_cut(f, p->cut))
             return run_part;
         run_part(f, &(struct tr_pool_part){.tid = tid, .n = 1});

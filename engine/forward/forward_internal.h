@@ -7,12 +7,13 @@
 #include "engine/forward/forward.h"
 
 enum {
-    TILE_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
-    EXPERT_ROWS = 64, /* rows that go through an expert at a time: bounds the thread's scratch */
-    FEW_ROWS = 8,     /* up to here threads share every expert instead of taking whole ones */
-    CUT = 64,         /* columns that a row's forms can be prepared by */
-    LOAD_EVERY = 16,  /* passes: the experts' load is counted in one of so many */
-    LOAD_SLOTS = 4096 /* of a layer, after which older ones count half */
+    TILE_TOKENS = 8,   /* tokens of a sequence whose attention is computed together */
+    EXPERT_ROWS = 64,  /* rows that go through an expert at a time: bounds the thread's scratch */
+    FEW_ROWS = 8,      /* up to here threads share every expert instead of taking whole ones */
+    CUT = 64,          /* columns that a row's forms can be prepared by */
+    LOAD_EVERY = 16,   /* passes: the experts' load is counted in one of so many */
+    LOAD_SLOTS = 4096, /* of a layer, after which older ones count half */
+    APART = 128        /* bytes between words that different threads write */
 };
 
 /* Consecutive rows of one span. */
@@ -31,7 +32,7 @@ struct piece {
 
 /* One compute thread's view of the step, and its own scratch. */
 struct worker {
-    _Alignas(128) struct tr_forward *f;
+    _Alignas(APART) struct tr_forward *f;
     int part, n_parts;  /* of the phase, that it computes now */
     void *matmul;       /* tr_matmul_scratch */
     void *attend;       /* tr_kv_attend_scratch */
@@ -56,12 +57,6 @@ struct tr_forward {
 
     /* The batch, flattened. */
     int n_rows;
-    uint64_t expert_bytes; /* see tr_forward_expert_bytes */
-    struct tr_forward_times times;
-    int64_t *account; /* of these, that of the phase under way; NULL: none */
-    int64_t clock;    /* since when */
-    uint64_t n_runs;
-    bool counts_load;   /* this pass */
     struct tile *tiles; /* [max_rows] at most */
     int n_tiles;
     int32_t *tokens;    /* [max_rows] */
@@ -69,10 +64,7 @@ struct tr_forward {
     int *head_row;      /* [max_rows]: rows that want logits */
     int n_head_rows;
 
-    /* Where the step is; set between phases. */
-    int n_parts;      /* of a phase that is cut */
-    int layer, phase; /* of the layer's phases, the next one */
-    void (*work)(const struct worker *w);
+    int n_parts;        /* of a phase that is cut */
     atomic_int *ticket; /* for phases that hand out work as it is asked for; alone on its line */
 
     /* Activations, a row per token. Strides in floats: tr_rows_stride of the width. */
@@ -110,6 +102,19 @@ struct tr_forward {
     int n_pieces;
     int *logits_row; /* [max_head_rows]: where the logits of a row are */
     int *piece_row;  /* [max_head_rows]: of a row of logits, the row of `final` */
+
+    /* Where the step is: set between phases, and apart from what does not change with them, which
+     * all threads read. */
+    _Alignas(APART) int layer;
+    int phase; /* of the layer's phases, the next one */
+    void (*work)(const struct worker *w);
+    /* What only the thread between two phases reads and writes. */
+    _Alignas(APART) struct tr_forward_times times;
+    int64_t *account;      /* of these, that of the phase under way; NULL: none */
+    int64_t clock;         /* since when */
+    uint64_t expert_bytes; /* see tr_forward_expert_bytes */
+    uint64_t n_runs;
+    bool counts_load; /* this pass */
 };
 
 static inline const struct tr_layer *layer_of(const struct worker *w)

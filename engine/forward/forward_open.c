@@ -7,6 +7,7 @@
 #include "engine/forward/forward_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum { ALIGN = 128 }; /* two cache lines: threads do not share one */
@@ -147,10 +148,11 @@ static int allocate(struct tr_forward *f, int n_threads)
 
 int tr_forward_open(struct tr_forward **ret, const struct tr_forward_options *o, struct tr_err *err)
 {
-    struct tr_forward *f = calloc(1, sizeof *f);
+    struct tr_forward *f = aligned_alloc(APART, sizeof *f);
     int threads = tr_pool_threads(o->pool);
     if (!f)
         goto fail;
+    memset(f, 0, sizeof *f);
     f->weights = o->weights;
     f->config = &o->weights->config;
     f->kn = o->kernels;

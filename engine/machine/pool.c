@@ -57,9 +57,14 @@ struct helper {
 };
 
 struct tr_pool {
-    _Alignas(APART) _Atomic uint32_t arrived;  /* threads that wait for this phase to end */
-    _Alignas(APART) _Atomic uint64_t tickets;  /* of this phase */
-    _Alignas(APART) _Atomic uint32_t phase;    /* counts phases; a futex word */
+    _Alignas(APART) _Atomic uint32_t arrived; /* threads that wait for this phase to end */
+    _Alignas(APART) _Atomic uint64_t tickets; /* of this phase */
+    _Alignas(APART) _Atomic uint32_t phase;   /* counts phases; a futex word */
+    /* Read behind it, from the same line, and only by who takes part in the phase. */
+    int n_parts;
+    tr_pool_fn fn;
+    void *arg;
+    tr_pool_next next;                         /* NULL: one phase */
     _Alignas(APART) _Atomic uint32_t run;      /* counts runs, 0 threads: leave; a futex word */
     _Alignas(APART) _Atomic uint32_t sleepers; /* in either of the two */
     _Atomic int64_t spin_ns;                   /* 0: never spin */
@@ -67,12 +72,7 @@ struct tr_pool {
     bool by_tickets;                           /* mode of the next run, as is width */
     int width;                                 /* threads of the next run, caller included */
     int n_threads;
-    int n_started; /* workers that exist, for close */
-    /* Of the run under way; read only by who takes part in the phase. */
-    tr_pool_next next; /* NULL: one phase */
-    tr_pool_fn fn;
-    void *arg;
-    int n_parts;
+    int n_started;          /* workers that exist, for close */
     struct helper *workers; /* [n_threads]; entry 0 is the caller and unused */
 };
 

@@ -155,7 +155,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     }
     int n_head_rows;
     struct tr_batch batch = {.spans = e->spans, .n_spans = n};
-    tr_pace_begin(&e->pace);
+    tr_pace_begin(&e->pace, rows);
     tr_forward_run(e->forward, &batch, &n_head_rows);
     e->now.steps++;
     e->now.rows += (uint64_t)rows;
@@ -174,7 +174,7 @@ static void run_step(struct tr_engine *e, const struct tr_plan *plan)
     tr__sample_step(e, n, rows);
     int64_t end = tr_clock_ns();
     e->view.times.sample += end - tr_forward_times(e->forward).head - sampling;
-    tr_pace_end(&e->pace,
+    tr_pace_end(&e->pace, rows,
                 (double)e->info.step_bytes + (double)e->info.token_flops * rows / FLOPS_PER_BYTE);
     tr__count_step(e, &before, end - start, n);
     e->worked_ns = end;

@@ -45,6 +45,7 @@ FOR_TESTS = {
     "srv_call_done": "a call without a server, fuzzed",
     "tr__model_config_parse": "the parser alone, fuzzed",
     "tr_pace_take": "one step's choice of threads",
+    "tr_pace_way": "the same, before it",
 }
 # Tags that several files have, and why.
 SHARED_TAGS = {

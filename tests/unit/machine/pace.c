@@ -22,10 +22,10 @@ static double run(struct tr_pace *p, const struct machine *m, int64_t ns)
 {
     double work = 0.0;
     for (int64_t done = 0; done < ns;) {
-        int64_t step = m->step_ns[p->way];
+        int64_t step = m->step_ns[tr_pace_way(p, 1)];
         done += step;
         work += 1.0;
-        tr_pace_take(p, 1.0, step, (int64_t)((double)step * (1.0 - m->lost)));
+        tr_pace_take(p, 1, 1.0, step, (int64_t)((double)step * (1.0 - m->lost)));
     }
     return work;
 }
@@ -88,6 +88,39 @@ static void test_it_goes_back(void **state)
     assert_int_equal(p.way, 0);
 }
 
+/* Steps of another kind, whose work a second says something else, take no part in a trial, wherever
+ * they fall. */
+static void test_kinds_are_not_mixed(void **state)
+{
+    (void)state;
+    for (int shift = 0; shift < 60; shift++) {
+        struct tr_pace p;
+        const struct machine busy = {{10 * MS, 12 * MS, 8 * MS, 20 * MS}, 0.5};
+        tr_pace_init(&p, pool, true);
+        for (int i = 0; i < 1000; i++) {
+            int rows = (i + shift) / 3 % 2 ? 1 : 32;
+            int64_t step = busy.step_ns[tr_pace_way(&p, rows)];
+            tr_pace_take(&p, rows, rows == 1 ? 3.0 : 1.0, step, step / 2);
+        }
+        assert_int_equal(p.best, 2);
+    }
+}
+
+/* A kind that comes no more leaves its trial without a result. */
+static void test_a_trial_ends(void **state)
+{
+    (void)state;
+    struct tr_pace p;
+    const struct machine busy = {{10 * MS, 5 * MS, 5 * MS, 5 * MS}, 0.5};
+    tr_pace_init(&p, pool, true);
+    while (!p.is_trial)
+        run(&p, &busy, 10 * MS);
+    for (int i = 0; i < 100 && p.is_trial; i++)
+        tr_pace_take(&p, 512, 1.0, 10 * MS, -1);
+    assert_false(p.is_trial);
+    assert_int_equal(p.best, 0);
+}
+
 /* One long step is enough to know a way. */
 static void test_long_steps(void **state)
 {
@@ -112,9 +145,9 @@ static void test_fixed(void **state)
     run(&p, &busy, 2000 * (int64_t)MS);
     assert_int_equal(p.best, 1);
     for (int i = 0; i < 10; i++) {
-        tr_pace_begin(&p);
+        tr_pace_begin(&p, 1);
         assert_true(tr_pool_parts(pool) > 4);
-        tr_pace_end(&p, 1.0);
+        tr_pace_end(&p, 1, 1.0);
     }
 }
 
@@ -126,8 +159,8 @@ static void test_one_thread(void **state)
     assert_int_equal(tr_pool_open(&one, 1, NULL), 0);
     tr_pace_init(&p, one, true);
     assert_int_equal(p.n_ways, 1);
-    tr_pace_begin(&p);
-    tr_pace_end(&p, 1.0);
+    tr_pace_begin(&p, 1);
+    tr_pace_end(&p, 1, 1.0);
     tr_pool_close(one);
 }
 
@@ -137,6 +170,8 @@ int main(void)
         cmocka_unit_test(test_a_quiet_machine_keeps_all_threads),
         cmocka_unit_test(test_every_way_can_be_the_best),
         cmocka_unit_test(test_it_goes_back),
+        cmocka_unit_test(test_kinds_are_not_mixed),
+        cmocka_unit_test(test_a_trial_ends),
         cmocka_unit_test(test_long_steps),
         cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_one_thread),

@@ -85,6 +85,7 @@ int main(int argc, char **argv)
         srv_log_setup((enum srv_log_level)o.log_level, o.log_format == TR_LOG_FORMAT_JSON);
         if (o.command != TR_COMMAND_HEALTH && o.command != TR_COMMAND_TOP)
             restart_with_better_blas(argv);
+        tr_blas_init(); /* its threads began before any confinement, and would stay outside */
         status = run_command(&o);
     } else {
         status = print(&o);

@@ -7,12 +7,25 @@
 #include "engine/kernels/blas.h"
 
 #include <cblas.h>
+#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 
+/* Exported by builds with threads of their own, but declared nowhere: the library calls it itself
+ * before a fork. */
+extern int blas_thread_shutdown_(void) __attribute__((weak));
+
+static void end_threads(void)
+{
+    openblas_set_num_threads(1); /* would begin them anew if it came later */
+    if (blas_thread_shutdown_)
+        (void)blas_thread_shutdown_();
+}
+
 void tr_blas_init(void)
 {
-    openblas_set_num_threads(1);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, end_threads);
 }
 
 const char *tr_blas_core(void)

@@ -11,7 +11,8 @@
 
 #include "engine/kernels/kernels.h"
 
-/* Sets OpenBLAS to one thread. Call once, before compute threads exist. */
+/* Sets OpenBLAS to one thread, the caller's, and ends those that it began when it was loaded.
+ * Only the first call does anything: before any thread multiplies. */
 void tr_blas_init(void);
 /* "SkylakeX", "Haswell", ... as the library reports it. */
 const char *tr_blas_core(void);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,6 +161,16 @@ static void test_better_core(void **state)
         assert_null(better);
 }
 
+/* The library begins threads when it is loaded. */
+static void test_threads(void **state)
+{
+    (void)state;
+    struct stat st;
+    tr_blas_init(); /* again */
+    assert_int_equal(stat("/proc/self/task", &st), 0);
+    assert_int_equal(st.st_nlink, 2 + 1); /* ., .. and one task */
+}
+
 int main(int argc, char **argv)
 {
     program = argv[0];
@@ -172,6 +183,9 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests_name(argv[1], child, NULL, NULL);
     }
     const struct CMUnitTest tests[] = {
+#ifndef __SANITIZE_THREAD__
+        cmocka_unit_test(test_threads),
+#endif
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_core_types),
     };

@@ -12,10 +12,8 @@
 #include <unistd.h>
 
 #include "config/clock.h"
-#include "engine/grammar/cache.h"
 #include "server/api/engine_view.h"
 #include "server/call/call.h"
-#include "server/call/defaults.h"
 #include "server/call/outbox.h"
 #include "server/confine.h"
 #include "server/http/conn.h"
@@ -68,7 +66,7 @@ static void begin_drain(uv_timer_t *timer)
 {
     struct srv *s = timer->data;
     s->state = SRV_STATE_DRAINING;
-    tr_engine_drain(s->engine);
+    tr_engine_drain(s->model->engine);
     srv_log(SRV_LOG_INFO, NULL, "draining: %d requests under way", s->n_calls);
     uv_timer_start(&s->drain, on_drain_end, (uint64_t)s->options->drain_timeout, 0);
 }
@@ -200,9 +198,7 @@ static void load(void *arg)
     options.event_arg = s->outbox;
     options.on_checked = on_good_checkpoint;
     options.on_checked_arg = s;
-    s->result = srv_engine_open(&s->opened, &options, &s->error);
-    if (s->result == 0)
-        s->result = srv_chat_open(&s->chat, s->options, s->opened, &s->error);
+    s->result = srv_model_open(&s->opened, s->options, &options, &s->error);
     uv_async_send(&s->loaded);
 }
 
@@ -225,67 +221,15 @@ static void on_checked(uv_async_t *async)
         srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg); /* tried once more when loaded */
 }
 
-/* A copy: workers look at them while the options may be read again. */
-static int take_names(struct srv *s)
-{
-    const struct tr_strings *given = &s->options->served_model_name;
-    struct tr_strings *names = &s->names;
-    names->items = calloc(given->n + 1, sizeof *names->items);
-    const char *first = NULL;
-    for (size_t i = 0; names->items && i < given->n; i++) {
-        names->items[names->n] = strdup(given->items[i]);
-        if (!names->items[names->n])
-            return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
-        names->n++;
-        if (!first && strcmp(given->items[i], "*") != 0)
-            first = given->items[i];
-    }
-    s->model = strdup(first ? first : s->info->name);
-    if (!names->items || !s->model)
-        return tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
-    return 0;
-}
-
-/* What answers depend on, and what memory is taken from now on. */
-static void log_plan(const struct srv *s)
-{
-    const struct tr_engine_info *i = s->info;
-    char weights[24], cache[24], step[24], all[24];
-    srv_log(SRV_LOG_INFO, NULL,
-            "fingerprint %s, threads %s; memory: weights %s + cache %s + buffers of a step %s = %s",
-            s->fingerprint, s->options->threads ? "as set" : "by affinity and CPU quota",
-            srv_bytes_text(weights, i->weight_bytes), srv_bytes_text(cache, i->kv_cache_bytes),
-            srv_bytes_text(step, i->buffer_bytes),
-            srv_bytes_text(all, i->weight_bytes + i->kv_cache_bytes + i->buffer_bytes));
-}
-
 static int begin_serving(struct srv *s)
 {
-    s->info = tr_engine_info(s->engine);
-    s->tokenizer = tr_engine_tokenizer(s->engine);
-    int r = take_names(s);
-    if (r < 0)
-        return r;
-    r = srv_defaults_open(&s->defaults, s->options->generation_defaults, &s->info->sampling,
-                          &s->error);
-    if (r < 0) { /* the option was looked at before: the checkpoint's own values are out of range */
-        srv_log(SRV_LOG_WARN, NULL, "what the checkpoint recommends is not used: %s", s->error.msg);
-        r = srv_defaults_open(&s->defaults, "none", NULL, &s->error);
-    }
-    if (r < 0)
-        return r;
-    char defaults[9];
-    srv_defaults_hash(s->defaults, defaults);
-    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%.40s%s%s", s->info->fingerprint,
-             *defaults ? "_" : "", defaults);
-    srv_log_engine(s->info);
-    log_plan(s);
-    r = open_port(s, &s->error);
+    srv_model_log(s->model, s->options);
+    int r = open_port(s, &s->error);
     if (r == 0)
         r = srv_confine_ready(s->options, &s->error);
     if (r == 0) {
         s->state = SRV_STATE_READY;
-        srv_notify("READY=1\nSTATUS=serving %.64s on %s", s->model, s->listen->url);
+        srv_notify("READY=1\nSTATUS=serving %.64s on %s", s->model->name, s->listen->url);
         srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen->url);
     }
     return r;
@@ -295,7 +239,7 @@ static void on_loaded(uv_async_t *async)
 {
     struct srv *s = async->data;
     uv_thread_join(&s->loader);
-    s->engine = s->opened;
+    s->model = s->opened;
     if (s->result == 0)
         s->result = begin_serving(s);
     if (s->result < 0)
@@ -313,7 +257,7 @@ static void on_events(uv_async_t *async)
 static void on_watchdog(uv_timer_t *timer)
 {
     struct srv *s = timer->data;
-    if (!s->engine || srv_engine_alive(s))
+    if (!s->model || srv_engine_alive(s))
         srv_notify("WATCHDOG=1");
 }
 
@@ -425,7 +369,8 @@ static void close_all(struct srv *s)
     abort_calls(s);
     if (!end_work(s))
         leave(s);
-    s->engine = tr_engine_close(s->engine); /* delivers the DONE events of everything that ran */
+    if (s->model)
+        srv_model_stop(s->model); /* delivers the DONE events of everything that ran */
     while (srv_call_events(s))
         ;
     if (s->mhd) {
@@ -439,15 +384,9 @@ static void close_all(struct srv *s)
         srv_log(SRV_LOG_ERROR, NULL, "the event loop was left with open handles");
     srv_outbox_done(s->outbox);
     srv_watch_done(s);
-    tr_chat_close(s->chat);
+    srv_model_unref(s->model);
     if (s->options == &s->reloaded)
         tr_options_done(&s->reloaded);
-    for (size_t i = 0; i < s->names.n; i++)
-        free(s->names.items[i]);
-    free(s->names.items);
-    free(s->model);
-    tr_json_free(s->defaults);
-    tr_grammar_cache_close(s->grammars);
 }
 
 int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
@@ -480,8 +419,6 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     bool looping = r == 0;
     if (r == 0)
         r = init_loop(s, &s->error);
-    if (r == 0 && tr_grammar_cache_open(&s->grammars) < 0)
-        r = tr_err_set(&s->error, TR_ENOMEM, NULL, "out of memory");
     if (r == 0 && uv_thread_create(&s->loader, load, s) < 0)
         r = tr_err_set(&s->error, TR_EINTERNAL, NULL, "cannot create a thread");
     if (r == 0) {

@@ -53,7 +53,6 @@ struct srv_metrics {
     uint64_t requests[SRV_MAX_ROUTES + 1][SRV_N_CODES]; /* the last route is "other" */
     uint64_t finished[SRV_N_REASONS];                   /* answers */
     uint64_t cancelled_calls, stalled_streams, refused_connections;
-    uint64_t page_mismatches; /* of the engine's, those that were logged */
 };
 
 extern const int srv_metrics_codes[SRV_N_CODES]; /* 0 = any other */

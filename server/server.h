@@ -15,10 +15,8 @@
 
 #include "config/list.h"
 #include "config/options.h"
-#include "engine/engine.h"
-#include "engine/text/chat.h"
-#include "engine/text/tokenizer.h"
 #include "server/metrics.h"
+#include "server/model.h"
 
 struct srv_conn;
 struct srv_event;
@@ -52,8 +50,8 @@ struct srv {
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t watchdog;      /* the service manager's */
     uv_timer_t drain;         /* drain_delay, then drain_timeout */
-    uv_thread_t loader;       /* runs tr_engine_open */
-    struct tr_engine *opened; /* the loader's, until it has ended */
+    uv_thread_t loader;       /* runs srv_model_open */
+    struct srv_model *opened; /* the loader's, until it has ended */
     uv_async_t checked;       /* the checkpoint is good, its weights are being read */
     uv_async_t loaded;        /* the loader's end */
     struct tr_err error;      /* why it cannot serve */
@@ -61,19 +59,10 @@ struct srv {
     bool closing;             /* connections go as soon as they can */
     bool over;                /* the loop has to end */
 
-    struct tr_engine *engine; /* NULL until loaded */
-    const struct tr_engine_info *info;
-    const struct tr_tokenizer *tokenizer;
-    struct tr_chat *chat;    /* NULL: the checkpoint has no chat template */
-    char *model;             /* the name served; owned */
-    struct tr_strings names; /* ids that it answers to, owned; "*": any */
-    /* of request fields: what the checkpoint recommends, or the option says */
-    struct json_t *defaults;
-    char fingerprint[64];              /* system_fingerprint */
-    int64_t created;                   /* unix seconds of the start */
-    struct tr_grammar_cache *grammars; /* of constrained answers */
-    struct srv_keys *keys;             /* who may ask for what */
-    uint64_t hash_key[2];              /* random; keys tenant and cache salts */
+    struct srv_model *model; /* a reference; NULL until loaded */
+    int64_t created;         /* unix seconds of the start */
+    struct srv_keys *keys;   /* who may ask for what */
+    uint64_t hash_key[2];    /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
     struct srv_watch *watch; /* who looks at the engine; NULL until somebody does */
 

@@ -10,12 +10,12 @@
 
 static void add_model(struct tr_buf *out, const struct srv *s, const char *name)
 {
-    const struct tr_engine_info *info = s->info;
+    const struct tr_engine_info *info = s->model->info;
     tr_buf_adds(out, "{\"id\":");
     tr_json_quote(out, name, strlen(name));
     tr_buf_addf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"trinityd\",\"root\":",
                 (long long)s->created);
-    tr_json_quote(out, s->model, strlen(s->model));
+    tr_json_quote(out, s->model->name, strlen(s->model->name));
     tr_buf_addf(out,
                 ",\"parent\":null,\"max_model_len\":%d,\"context_length\":%d,"
                 "\"max_input_tokens\":%d,\"permission\":[],\"meta\":{\"n_ctx_train\":%d,"
@@ -31,11 +31,12 @@ static void get_models(struct srv_req *req)
 {
     tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
     const struct srv *s = req->srv;
-    add_model(&req->out, s, s->model);
-    for (size_t i = 0; i < s->names.n; i++)
-        if (strcmp(s->names.items[i], "*") != 0 && strcmp(s->names.items[i], s->model) != 0) {
+    add_model(&req->out, s, s->model->name);
+    for (size_t i = 0; i < s->model->names.n; i++)
+        if (strcmp(s->model->names.items[i], "*") != 0 &&
+            strcmp(s->model->names.items[i], s->model->name) != 0) {
             tr_buf_addc(&req->out, ',');
-            add_model(&req->out, s, s->names.items[i]);
+            add_model(&req->out, s, s->model->names.items[i]);
         }
     tr_buf_adds(&req->out, "]}");
     srv_reply(req, 200, "application/json");
@@ -44,7 +45,8 @@ static void get_models(struct srv_req *req)
 static void get_model(struct srv_req *req)
 {
     const struct srv *s = req->srv;
-    bool found = strcmp(req->tail, s->model) == 0 || tr_strings_has(&s->names, req->tail);
+    bool found =
+        strcmp(req->tail, s->model->name) == 0 || tr_strings_has(&s->model->names, req->tail);
     if (!found || strcmp(req->tail, "*") == 0) {
         srv_refuse(req, SRV_PROBLEM_MODEL, "model", "no such model is served here");
         return;

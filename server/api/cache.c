@@ -12,11 +12,11 @@
 
 static void get_capacity(struct srv_req *req)
 {
-    const struct tr_engine *e = req->srv->engine;
-    const struct tr_engine_info *info = req->srv->info;
+    struct tr_engine *e = req->srv->model->engine;
+    const struct tr_engine_info *info = req->srv->model->info;
     static const char *const types[] = {"f32", "bf16", "q8"};
     struct tr_engine_stats st;
-    tr_engine_stats(req->srv->engine, &st);
+    tr_engine_stats(e, &st);
     tr_buf_addf(&req->out,
                 "{\"object\":\"capacity\",\"kv_cache_bytes\":%llu,\"kv_type\":\"%s\","
                 "\"page_tokens\":%d,\"weight_bytes\":%llu,\"buffer_bytes\":%llu,"
@@ -86,21 +86,21 @@ static int scope_of(const struct srv_req *req, const struct save_params *p,
 static int take_prompt(const struct srv_req *req, const struct tr_json *v, struct tr_ids *ret,
                        struct tr_err *err)
 {
-    const struct tr_tokenizer *t = req->srv->tokenizer;
+    const struct tr_tokenizer *t = req->model->tokenizer;
     if (tr_json_type(v) == TR_JSON_STRING) {
         const char *text;
         size_t n;
         int r = tr_json_as_string(v, &text, &n, err);
         if (r == 0)
             r = tr_tokenizer_encode(t, text, n, TR_ENCODE_SPECIAL | TR_ENCODE_BOS,
-                                    (size_t)req->srv->info->context_length, ret);
+                                    (size_t)req->model->info->context_length, ret);
         return r < 0 ? tr_err_set(err, r, "prompt", "%s", tr_err_text(r)) : 0;
     }
     int r = tr_json_expect(v, TR_JSON_ARRAY, err);
     if (r < 0)
         return r;
     size_t n = tr_json_size(v);
-    if (n > (size_t)req->srv->info->context_length)
+    if (n > (size_t)req->model->info->context_length)
         return tr_json_fail(v, err, "longer than the context");
     ret->ids = calloc(n + 1, sizeof *ret->ids);
     if (!ret->ids)
@@ -139,7 +139,7 @@ static int save_prompt(struct srv_req *req, void *params, struct tr_err *err)
     if (r == 0)
         r = scope_of(req, p, &scope, err);
     if (r == 0)
-        r = tr_engine_snapshot_save(req->srv->engine, name, ids.ids, (int)ids.n, &scope, &made,
+        r = tr_engine_snapshot_save(req->model->engine, name, ids.ids, (int)ids.n, &scope, &made,
                                     err);
     if (r == 0)
         add_snapshot(&req->out, &made);
@@ -159,7 +159,7 @@ static int restore_named(struct srv_req *req, void *params, struct tr_err *err)
     struct tr_snapshot made;
     int r = scope_of(req, params, &scope, err);
     if (r == 0)
-        r = tr_engine_snapshot_restore(req->srv->engine, req->tail, &scope, &made, err);
+        r = tr_engine_snapshot_restore(req->model->engine, req->tail, &scope, &made, err);
     if (r == TR_EFORMAT) /* a file that was damaged is the client's to delete, no fault of ours */
         r = err->code = TR_EINVAL;
     if (r == 0)
@@ -177,7 +177,7 @@ static int list(struct srv_req *req, struct tr_err *err)
 {
     struct tr_snapshot *items;
     int n;
-    int r = tr_engine_snapshot_list(req->srv->engine, req->key_hash, &items, &n, err);
+    int r = tr_engine_snapshot_list(req->model->engine, req->key_hash, &items, &n, err);
     if (r < 0)
         return r;
     tr_buf_adds(&req->out, "{\"object\":\"list\",\"data\":[");
@@ -193,7 +193,7 @@ static int list(struct srv_req *req, struct tr_err *err)
 
 static int remove_one(struct srv_req *req, struct tr_err *err)
 {
-    int r = tr_engine_snapshot_delete(req->srv->engine, req->tail, req->key_hash, err);
+    int r = tr_engine_snapshot_delete(req->model->engine, req->tail, req->key_hash, err);
     if (r == 0)
         tr_buf_adds(&req->out, "{\"object\":\"snapshot\",\"deleted\":true}");
     return r;

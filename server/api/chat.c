@@ -337,7 +337,7 @@ static int add_prompt(struct srv_req *req, void *params, struct tr_err *err)
     struct tr_rendered prompt = {0};
     int r = srv_dialog_check_tools(&p->dialog, err);
     if (r == 0)
-        r = srv_dialog_render(req->srv->chat, &p->dialog, &prompt, err);
+        r = srv_dialog_render(req->model->chat, &p->dialog, &prompt, err);
     if (r == 0) {
         tr_buf_adds(&req->out, "{\"prompt\":");
         tr_json_quote(&req->out, prompt.text, prompt.n);

@@ -49,9 +49,9 @@ static void add_number(void *arg, const char *own, const char *alias, const char
 static void add_facts(struct tr_buf *out, const struct srv *s)
 {
     static const char *const types[] = {"f32", "bf16", "q8"};
-    const struct tr_engine_info *info = s->info;
+    const struct tr_engine_info *info = s->model->info;
     tr_buf_adds(out, ",\"model\":");
-    tr_json_quote(out, s->model, strlen(s->model));
+    tr_json_quote(out, s->model->name, strlen(s->model->name));
     tr_buf_addf(out,
                 ",\"weights\":\"%s\",\"isa\":\"%s\",\"threads\":%d,\"parameters\":%llu,"
                 "\"window\":%d,\"context_length\":%d,\"max_batch_tokens\":%d,\"page_tokens\":%d,"
@@ -61,7 +61,7 @@ static void add_facts(struct tr_buf *out, const struct srv *s)
                 types[info->kv_type], (unsigned long long)info->kv_cache_bytes);
     for (int i = 0; i < info->n_layers; i++)
         tr_buf_addf(out, "%s\"%s\"", i ? "," : "",
-                    tr_engine_layer_is_global(s->engine, i) ? "global" : "local");
+                    tr_engine_layer_is_global(s->model->engine, i) ? "global" : "local");
     tr_buf_adds(out, "]");
 }
 
@@ -120,7 +120,7 @@ static void add_view(struct tr_buf *out, const struct srv *s, const struct tr_en
     const struct tr_view_times *t = &v->times;
     add_facts(out, s);
     tr_buf_adds(out, ",\"metrics\":{");
-    srv_engine_numbers(&v->stats, s->info, add_number, out);
+    srv_engine_numbers(&v->stats, s->model->info, add_number, out);
     tr_buf_addf(
         out,
         "},\"seconds\":{\"steps\":%.6f,\"local\":%.6f,\"global\":%.6f,\"mlp\":%.6f,"
@@ -208,7 +208,7 @@ static void on_tick(uv_timer_t *timer)
 {
     struct srv *s = timer->data;
     struct srv_watch *w = s->watch;
-    const struct tr_engine_view *v = tr_engine_view(s->engine);
+    const struct tr_engine_view *v = tr_engine_view(s->model->engine);
     int64_t now = (int64_t)uv_now(&s->loop);
     bool drawn = v->number != w->seen, over = s->state == SRV_STATE_DRAINING;
     w->seen = v->number;
@@ -221,7 +221,7 @@ static void on_tick(uv_timer_t *timer)
     }
     if (w->n && now - w->asked >= EVENT_MS) {
         w->asked = now;
-        tr_engine_look(s->engine);
+        tr_engine_look(s->model->engine);
     }
 }
 
@@ -269,11 +269,12 @@ static void begin_watching(struct srv_req *req, bool once)
         srv_stream_begin(req);
     if (w->n++ == 0)
         uv_timer_start(&w->timer, on_tick, TICK_MS, TICK_MS);
-    w->seen = tr_engine_view(s->engine)->number; /* whoever comes gets what is drawn from now on, */
-    w->told = 0;                                 /* even if it is what others have */
+    struct tr_engine *e = s->model->engine;
+    w->seen = tr_engine_view(e)->number; /* whoever comes gets what is drawn from now on, */
+    w->told = 0;                         /* even if it is what others have */
     w->step = 0;
     w->asked = x->since;
-    tr_engine_look(s->engine);
+    tr_engine_look(e);
 }
 
 static void get_engine(struct srv_req *req)

@@ -229,7 +229,7 @@ static int count(struct srv_req *req, void *params, struct tr_err *err)
     struct tr_ids ids = {0};
     int r = srv_messages_translate(p, &t, err);
     if (r == 0)
-        r = srv_dialog_ids(req->srv->chat, &p->dialog, &ids, err);
+        r = srv_dialog_ids(req->model->chat, &p->dialog, &ids, err);
     if (r == 0)
         tr_buf_addf(&req->out, "{\"input_tokens\":%zu}", ids.n);
     free(ids.ids);

@@ -13,7 +13,7 @@ static void make_head(struct tr_buf *out, const struct srv_call *c, const char *
     tr_buf_addf(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object,
                 (long long)c->created);
     tr_json_quote(out, c->context.model, strlen(c->context.model));
-    tr_buf_addf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", c->srv->fingerprint);
+    tr_buf_addf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", c->req->model->fingerprint);
 }
 
 void srv_openai_head(struct srv_call *c, const char *object)

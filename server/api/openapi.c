@@ -9,9 +9,10 @@
 
 static void add_body(struct tr_buf *out, const struct srv *s, const struct srv_route *r)
 {
-    struct tr_json defaults = tr_json_root(s->defaults, NULL);
+    struct tr_json defaults = tr_json_root(s->model->defaults, NULL);
     tr_buf_adds(out, "{\"type\":\"object\",\"properties\":{");
-    srv_fields_schema(out, r->tables, r->n_tables, &defaults, tr_tokenizer_size(s->tokenizer) - 1);
+    srv_fields_schema(out, r->tables, r->n_tables, &defaults,
+                      tr_tokenizer_size(s->model->tokenizer) - 1);
     tr_buf_addf(out, "},%s}", r->rules);
 }
 
@@ -22,11 +23,11 @@ static void get_capabilities(struct srv_req *req)
     const struct srv *s = req->srv;
     struct tr_buf *out = &req->out;
     tr_buf_adds(out, "{\"object\":\"capabilities\",\"model\":");
-    tr_json_quote(out, s->model, strlen(s->model));
+    tr_json_quote(out, s->model->name, strlen(s->model->name));
     tr_buf_addf(out,
                 ",\"max_model_len\":%d,\"max_choices\":%d,\"max_body\":%llu,\"strict\":%s,"
                 "\"endpoints\":{",
-                s->info->context_length, s->options->max_choices,
+                s->model->info->context_length, s->options->max_choices,
                 (unsigned long long)s->options->max_body, s->options->strict ? "true" : "false");
     const char *sep = "";
     for (int i = 0; i < s->n_routes; i++) {

@@ -315,13 +315,13 @@ static void process(struct page *p)
 static void page(struct page *p, struct srv *s)
 {
     const struct srv_metrics *m = &s->metrics;
-    if (s->engine) {
+    if (s->model) {
         struct tr_engine_stats st;
-        tr_engine_stats(s->engine, &st);
-        engine(p, &st, s->info);
+        tr_engine_stats(s->model->engine, &st);
+        engine(p, &st, s->model->info);
         constraints(p, &st);
         if (!p->alias)
-            machine(p, &st, s->info);
+            machine(p, &st, s->model->info);
     }
     finished(p, m);
     for (int i = 0; i < SRV_N_HISTS; i++)
@@ -371,15 +371,15 @@ static void get_metrics(struct srv_req *req)
     enum tr_metrics_compat compat = (enum tr_metrics_compat)s->options->metrics_compat;
     struct page p = {.out = out, .prefix = "trinityd_"};
     tr_buf_adds(&p.model, "model_name=\"");
-    add_label(&p.model, s->model ? s->model : "");
+    add_label(&p.model, s->model ? s->model->name : "");
     tr_buf_addc(&p.model, '"');
     page(&p, s);
     process(&p);
-    if (s->engine && (compat == TR_METRICS_COMPAT_LLAMACPP || compat == TR_METRICS_COMPAT_ALL)) {
+    if (s->model && (compat == TR_METRICS_COMPAT_LLAMACPP || compat == TR_METRICS_COMPAT_ALL)) {
         struct tr_engine_stats st;
-        tr_engine_stats(s->engine, &st);
+        tr_engine_stats(s->model->engine, &st);
         p.prefix = "llamacpp:";
-        llamacpp(&p, &s->metrics, &st, s->info);
+        llamacpp(&p, &s->metrics, &st, s->model->info);
     }
     if (compat == TR_METRICS_COMPAT_VLLM || compat == TR_METRICS_COMPAT_ALL) {
         p.prefix = "vllm:";

@@ -90,11 +90,11 @@ static void add_answer(struct srv_req *req, const struct params *p, const struct
 {
     struct tr_buf *out = &req->out;
     tr_buf_addf(out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":", ids->n,
-                req->srv->info->context_length);
+                req->model->info->context_length);
     srv_openai_ids(out, ids->ids, ids->n);
     tr_buf_adds(out, ",\"token_strs\":");
     if (p->return_token_strs)
-        add_strings(out, req->srv->tokenizer, ids);
+        add_strings(out, req->model->tokenizer, ids);
     else
         tr_buf_adds(out, "null");
     tr_buf_addc(out, '}');
@@ -103,7 +103,7 @@ static void add_answer(struct srv_req *req, const struct params *p, const struct
 static int tokenize_messages(struct srv_req *req, struct params *p, struct tr_err *err)
 {
     struct tr_ids ids = {0};
-    int r = srv_dialog_ids(req->srv->chat, &p->chat.dialog, &ids, err);
+    int r = srv_dialog_ids(req->model->chat, &p->chat.dialog, &ids, err);
     if (r == 0)
         add_answer(req, p, &ids);
     free(ids.ids);
@@ -112,7 +112,7 @@ static int tokenize_messages(struct srv_req *req, struct params *p, struct tr_er
 
 static int tokenize_text(struct srv_req *req, const struct params *p, struct tr_err *err)
 {
-    const struct tr_tokenizer *t = req->srv->tokenizer;
+    const struct tr_tokenizer *t = req->model->tokenizer;
     bool plain = tr_json_given(&p->content);
     const struct tr_json *v = plain ? &p->content : &p->prompt;
     const char *text;
@@ -158,7 +158,7 @@ static int tokenize(struct srv_req *req, struct tr_err *err)
 static int detokenize_ids(struct srv_req *req, void *params, struct tr_err *err)
 {
     const struct tr_json *list = &((struct params *)params)->tokens;
-    const struct tr_tokenizer *t = req->srv->tokenizer;
+    const struct tr_tokenizer *t = req->model->tokenizer;
     struct tr_detok d = {0};
     struct tr_buf text = {0};
     if (!tr_json_given(list))
@@ -245,13 +245,13 @@ static void add_token(struct tr_buf *out, const struct tr_tokenizer *t, const ch
 static void get_info(struct srv_req *req)
 {
     const struct srv *s = req->srv;
-    const struct tr_tokenizer *t = s->tokenizer;
-    const char *chat = tr_engine_chat_template(s->engine);
+    const struct tr_tokenizer *t = s->model->tokenizer;
+    const char *chat = tr_engine_chat_template(s->model->engine);
     struct tr_buf *out = &req->out;
     tr_buf_addf(out,
                 "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"vocab_size\":%d,"
                 "\"model_max_length\":%d,\"add_bos_token\":%s",
-                tr_tokenizer_size(t), s->info->context_length,
+                tr_tokenizer_size(t), s->model->info->context_length,
                 tr_tokenizer_adds_bos(t) ? "true" : "false");
     add_token(out, t, "bos_token", tr_tokenizer_bos(t));
     add_token(out, t, "eos_token", tr_tokenizer_eos(t));

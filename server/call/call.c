@@ -50,7 +50,7 @@ static void free_call(struct srv_call *c)
     s->n_calls--;
     srv_kept_give(c);
     srv_call_done(c);
-    srv_req_unref(c->req);
+    srv_work_leave(c->req);
     free(c);
 }
 
@@ -58,7 +58,7 @@ static void cancel_jobs(struct srv_call *c)
 {
     for (int i = 0; i < c->n_jobs; i++)
         if (c->jobs[i].open)
-            tr_engine_cancel(c->srv->engine, c->jobs[i].id, -1);
+            tr_engine_cancel(c->req->model->engine, c->jobs[i].id, -1);
 }
 
 /* The first reason counts. What runs is cancelled; the client hears of it when all jobs
@@ -84,7 +84,7 @@ static void pause_jobs(struct srv_call *c, bool paused)
     c->paused = paused;
     for (int i = 0; i < c->n_jobs; i++)
         if (c->jobs[i].open)
-            tr_engine_pause(c->srv->engine, c->jobs[i].id, paused);
+            tr_engine_pause(c->req->model->engine, c->jobs[i].id, paused);
 }
 
 static void on_proceed(struct srv_req *req)
@@ -181,11 +181,10 @@ static void finish(struct srv_call *c)
 
 static void submit(struct srv_call *c)
 {
-    struct srv *s = c->srv;
     for (int i = 0; i < c->n_jobs && !c->err.code; i++) {
         struct srv_job *j = &c->jobs[i];
         struct tr_err err = {0};
-        int r = tr_engine_submit(s->engine, j->job, &j->id, &err);
+        int r = tr_engine_submit(c->req->model->engine, j->job, &j->id, &err);
         if (r < 0) {
             fail(c, r, err.msg[0] ? err.msg : tr_err_text(r));
             memcpy(c->err.param, err.param, sizeof err.param);
@@ -215,7 +214,7 @@ static void after_token(struct srv_choice *ch, struct srv_job *j)
 {
     struct srv_call *c = ch->call;
     if (ch->stop == SRV_STOP_STRING)
-        tr_engine_cancel(c->srv->engine, j->id, ch->sample);
+        tr_engine_cancel(c->req->model->engine, j->id, ch->sample);
     if (c->rules.parse && !srv_turn_take(ch, c->begun ? c->api->part : NULL))
         c->req->out.oom = true;
     if (!c->begun)
@@ -358,14 +357,14 @@ static void on_event(struct srv_job *j, const struct srv_event *ev)
 
 /* A page that fails a check costs a recomputation, no answer; but somebody should look at the
  * memory. */
-static void warn_of_mismatches(struct srv *s)
+static void warn_of_mismatches(struct srv_model *m)
 {
     struct tr_engine_stats st;
-    tr_engine_stats(s->engine, &st);
-    if (st.page_mismatches > s->metrics.page_mismatches)
+    tr_engine_stats(m->engine, &st);
+    if (st.page_mismatches > m->page_mismatches)
         srv_log(SRV_LOG_WARN, NULL, "%llu cached pages were not what they should be; not used",
-                (unsigned long long)(st.page_mismatches - s->metrics.page_mismatches));
-    s->metrics.page_mismatches = st.page_mismatches;
+                (unsigned long long)(st.page_mismatches - m->page_mismatches));
+    m->page_mismatches = st.page_mismatches;
 }
 
 bool srv_call_events(struct srv *s)
@@ -387,8 +386,8 @@ bool srv_call_events(struct srv *s)
         }
     }
     srv_outbox_recycle(s->outbox, used);
-    if (done && s->options->verify && s->engine)
-        warn_of_mismatches(s);
+    if (done && s->options->verify && s->model && s->model->engine)
+        warn_of_mismatches(s->model);
     if (s->events)
         uv_async_send(&s->outbox->async);
     return s->events != NULL;
@@ -419,16 +418,17 @@ static void after_reading(struct srv_work *work)
 
 static struct srv_context context_of(const struct srv_req *req)
 {
-    struct srv *s = req->srv;
+    const struct srv *s = req->srv;
+    const struct srv_model *m = s->model;
     return (struct srv_context){
-        .engine = s->engine,
-        .grammars = s->grammars,
-        .tokenizer = s->tokenizer,
-        .chat = s->chat,
-        .model = s->model,
-        .names = s->names,
-        .defaults = s->defaults,
-        .context_length = s->info->context_length,
+        .engine = m->engine,
+        .grammars = m->grammars,
+        .tokenizer = m->tokenizer,
+        .chat = m->chat,
+        .model = m->name,
+        .names = m->names,
+        .defaults = m->defaults,
+        .context_length = m->info->context_length,
         .max_choices = s->options->max_choices,
         .max_queue = s->options->max_queue,
         .strict = s->options->strict,

@@ -18,6 +18,7 @@
 struct srv;
 struct srv_conn;
 struct srv_key;
+struct srv_model;
 struct srv_req;
 struct srv_route;
 struct MHD_Connection;
@@ -72,6 +73,7 @@ struct srv_req {
     const struct srv_route *route; /* NULL = no such path */
     int route_index;               /* in srv.routes */
     const char *tail;              /* what follows the route's prefix */
+    struct srv_model *model;       /* a reference of its work (srv_work_begin), else NULL */
     struct srv_key *key;           /* a reference; NULL: an open path needs none */
     bool counted;                  /* among the key's running requests */
     uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */

@@ -45,7 +45,7 @@ static void finish(struct srv_work *work)
         srv_refuse_err(t->req, &t->err);
     else if (!t->dead)
         srv_reply(t->req, 200, "application/json");
-    srv_req_unref(t->req);
+    srv_work_leave(t->req);
     free(t);
 }
 

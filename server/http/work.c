@@ -86,6 +86,7 @@ void srv_work_begin(struct srv_req *req, struct srv_work *w, const struct srv_ge
                     void *owner, bool aside)
 {
     srv_later(req, generator, owner);
+    req->model = srv_model_use(req->srv->model);
     w->srv = req->srv;
     w->bytes = req->body.len;
     w->aside = (aside || is_long(w, &req->body)) && start(w);
@@ -93,6 +94,13 @@ void srv_work_begin(struct srv_req *req, struct srv_work *w, const struct srv_ge
         return;
     w->run(w);
     w->done(w);
+}
+
+void srv_work_leave(struct srv_req *req)
+{
+    srv_model_unref(req->model);
+    req->model = NULL;
+    srv_req_unref(req);
 }
 
 bool srv_work_again(struct srv_work *w)

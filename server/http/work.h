@@ -31,6 +31,8 @@ struct srv_work {
  * milliseconds); else at once. */
 void srv_work_begin(struct srv_req *req, struct srv_work *work,
                     const struct srv_generator *generator, void *owner, bool aside);
+/* After all of it: gives the request and its model back. */
+void srv_work_leave(struct srv_req *req);
 /* Once it was begun and done: more of it, for a worker. false: there is none, nothing happens. */
 bool srv_work_again(struct srv_work *work);
 /* Nobody needs it any more: it ends as soon as it can. */

@@ -1,0 +1,109 @@
+#include "server/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/grammar/cache.h"
+#include "server/call/defaults.h"
+#include "server/load.h"
+#include "server/log.h"
+
+/* A copy: workers look at them while the options may be read again. */
+static int take_names(struct srv_model *m, const struct tr_strings *given)
+{
+    struct tr_strings *names = &m->names;
+    names->items = calloc(given->n + 1, sizeof *names->items);
+    const char *first = NULL;
+    for (size_t i = 0; names->items && i < given->n; i++) {
+        names->items[names->n] = strdup(given->items[i]);
+        if (!names->items[names->n])
+            return TR_ENOMEM;
+        names->n++;
+        if (!first && strcmp(given->items[i], "*") != 0)
+            first = given->items[i];
+    }
+    m->name = strdup(first ? first : m->info->name);
+    return names->items && m->name ? 0 : TR_ENOMEM;
+}
+
+static int take_defaults(struct srv_model *m, const char *option, struct tr_err *err)
+{
+    int r = srv_defaults_open(&m->defaults, option, &m->info->sampling, err);
+    if (r < 0) { /* the option was looked at before: the checkpoint's own values are out of range */
+        srv_log(SRV_LOG_WARN, NULL, "what the checkpoint recommends is not used: %s", err->msg);
+        r = srv_defaults_open(&m->defaults, "none", NULL, err);
+    }
+    if (r < 0)
+        return r;
+    char defaults[9];
+    srv_defaults_hash(m->defaults, defaults);
+    snprintf(m->fingerprint, sizeof m->fingerprint, "fp_%.40s%s%s", m->info->fingerprint,
+             *defaults ? "_" : "", defaults);
+    return 0;
+}
+
+int srv_model_open(struct srv_model **ret, const struct tr_options *o,
+                   const struct tr_engine_options *eo, struct tr_err *err)
+{
+    struct srv_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    m->refs = 1;
+    int r = srv_engine_open(&m->engine, eo, err);
+    if (r == 0)
+        r = srv_chat_open(&m->chat, o, m->engine, err);
+    if (r == 0) {
+        m->info = tr_engine_info(m->engine);
+        m->tokenizer = tr_engine_tokenizer(m->engine);
+        r = take_defaults(m, o->generation_defaults, err);
+    }
+    if (r == 0 &&
+        (take_names(m, &o->served_model_name) < 0 || tr_grammar_cache_open(&m->grammars) < 0))
+        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    if (r < 0) {
+        srv_model_unref(m);
+        return r;
+    }
+    *ret = m;
+    return 0;
+}
+
+void srv_model_log(const struct srv_model *m, const struct tr_options *o)
+{
+    const struct tr_engine_info *i = m->info;
+    char weights[24], cache[24], step[24], all[24];
+    srv_log_engine(i);
+    srv_log(SRV_LOG_INFO, NULL,
+            "fingerprint %s, threads %s; memory: weights %s + cache %s + buffers of a step %s = %s",
+            m->fingerprint, o->threads ? "as set" : "by affinity and CPU quota",
+            srv_bytes_text(weights, i->weight_bytes), srv_bytes_text(cache, i->kv_cache_bytes),
+            srv_bytes_text(step, i->buffer_bytes),
+            srv_bytes_text(all, i->weight_bytes + i->kv_cache_bytes + i->buffer_bytes));
+}
+
+struct srv_model *srv_model_use(struct srv_model *m)
+{
+    m->refs++;
+    return m;
+}
+
+void srv_model_stop(struct srv_model *m)
+{
+    m->engine = tr_engine_close(m->engine);
+}
+
+void srv_model_unref(struct srv_model *m)
+{
+    if (!m || --m->refs > 0)
+        return;
+    srv_model_stop(m);
+    tr_chat_close(m->chat);
+    free(m->name);
+    for (size_t i = 0; i < m->names.n; i++)
+        free(m->names.items[i]);
+    free(m->names.items);
+    tr_json_free(m->defaults);
+    tr_grammar_cache_close(m->grammars);
+    free(m);
+}

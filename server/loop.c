@@ -29,9 +29,11 @@
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
-    STOP_MS = 5000,       /* beyond draining: what the end takes at most */
-    WORK_MS = 2000,       /* the time in which workers have to see that they are called off */
-    SPARE_FILES = 96      /* descriptors beside connections */
+    SETTLE_MS = 20,       /* without a request, behind the last answer */
+    MAX_SETTLES = 25,
+    STOP_MS = 5000,  /* beyond draining: what the end takes at most */
+    WORK_MS = 2000,  /* the time in which workers have to see that they are called off */
+    SPARE_FILES = 96 /* descriptors beside connections */
 };
 
 /* The loop's own: the rest of the server sees srv only. */
@@ -53,6 +55,28 @@ static bool is_busy(const struct srv *s)
         if (c->req && c->req->phase != SRV_PHASE_BODY)
             return true;
     return false;
+}
+
+static void on_settled(uv_timer_t *timer)
+{
+    struct srv *s = timer->data;
+    bool heard = s->next_id != s->settle_id || is_busy(s);
+    s->settle_id = s->next_id;
+    if (heard && ++s->n_settles < MAX_SETTLES)
+        uv_timer_start(timer, on_settled, SETTLE_MS, 0);
+    else
+        s->over = true;
+}
+
+/* Nothing runs any more. Who has connected or asked by now is still told to go elsewhere: a reset
+ * tells nothing, least of all a proxy. */
+static void settle(struct srv *s)
+{
+    if (s->settling)
+        return;
+    s->settling = true;
+    s->settle_id = s->next_id;
+    uv_timer_start(&s->drain, on_settled, SETTLE_MS, 0);
 }
 
 static void on_drain_end(uv_timer_t *timer)
@@ -424,7 +448,8 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     if (r == 0) {
         while (!s->over) {
             uv_run(&s->loop, UV_RUN_ONCE);
-            s->over = s->over || (s->state == SRV_STATE_DRAINING && !is_busy(s));
+            if (s->state == SRV_STATE_DRAINING && !s->closing && !is_busy(s))
+                settle(s);
         }
         r = s->result;
     }

@@ -149,8 +149,9 @@ int tr_json_read(struct json_t **ret, const char *file, size_t max_bytes, struct
     struct tr_buf b = {0};
     int r = read_fd(fd, file, max_bytes, &b, err);
     close(fd);
+    size_t skip = b.len >= 3 && memcmp(b.data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     if (r == 0)
-        r = parse(ret, b.data, b.len, file, err);
+        r = parse(ret, b.data + skip, b.len - skip, file, err);
     tr_buf_done(&b);
     return r;
 }

@@ -38,7 +38,8 @@ enum {
  * Thread-safe. */
 TR_NODISCARD int tr_json_parse(struct json_t **ret, const void *bytes, size_t n,
                                struct tr_err *err);
-/* Same for a file of at most max_bytes, which is the bound of its memory. TR_EIO (errno text),
+/* Same for a file of at most max_bytes, which is the bound of its memory; a byte order mark is
+ * passed over. TR_EIO (errno text),
  * TR_EFORMAT (position, too large). */
 TR_NODISCARD int tr_json_read(struct json_t **ret, const char *file, size_t max_bytes,
                               struct tr_err *err);

@@ -317,6 +317,11 @@ static void test_files(void **state)
     assert_non_null(strstr(err.msg, path));
     unlink(path);
 
+    path = write_file("\xEF\xBB\xBF{\"n\": 3}"); /* as editors begin a file */
+    assert_int_equal(tr_json_read(&doc, path, 1000, &err), 0);
+    doc = tr_json_free(doc);
+    unlink(path);
+
     path = write_file("{\n \"a\": }");
     assert_int_equal(tr_json_read(&doc, path, 1000, &err), TR_EFORMAT);
     assert_non_null(strstr(err.msg, path));

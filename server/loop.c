@@ -17,6 +17,7 @@
 #include "server/call/outbox.h"
 #include "server/confine.h"
 #include "server/http/conn.h"
+#include "server/http/inbox.h"
 #include "server/http/keys.h"
 #include "server/http/listen.h"
 #include "server/http/transport.h"
@@ -29,11 +30,9 @@
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
-    SETTLE_MS = 20,       /* without a request, behind the last answer */
-    MAX_SETTLES = 25,
-    STOP_MS = 5000,  /* beyond draining: what the end takes at most */
-    WORK_MS = 2000,  /* the time in which workers have to see that they are called off */
-    SPARE_FILES = 96 /* descriptors beside connections */
+    STOP_MS = 5000,       /* beyond draining: what the end takes at most */
+    WORK_MS = 2000,       /* the time in which workers have to see that they are called off */
+    SPARE_FILES = 96      /* descriptors beside connections */
 };
 
 /* The loop's own: the rest of the server sees srv only. */
@@ -41,6 +40,7 @@ struct daemon {
     struct srv srv;
     struct srv_listen listen;
     struct srv_outbox outbox;
+    struct srv_inbox inbox;
 };
 
 /* ---- draining ---- */
@@ -55,28 +55,6 @@ static bool is_busy(const struct srv *s)
         if (c->req && c->req->phase != SRV_PHASE_BODY)
             return true;
     return false;
-}
-
-static void on_settled(uv_timer_t *timer)
-{
-    struct srv *s = timer->data;
-    bool heard = s->next_id != s->settle_id || is_busy(s);
-    s->settle_id = s->next_id;
-    if (heard && ++s->n_settles < MAX_SETTLES)
-        uv_timer_start(timer, on_settled, SETTLE_MS, 0);
-    else
-        s->over = true;
-}
-
-/* Nothing runs any more. Who has connected or asked by now is still told to go elsewhere: a reset
- * tells nothing, least of all a proxy. */
-static void settle(struct srv *s)
-{
-    if (s->settling)
-        return;
-    s->settling = true;
-    s->settle_id = s->next_id;
-    uv_timer_start(&s->drain, on_settled, SETTLE_MS, 0);
 }
 
 static void on_drain_end(uv_timer_t *timer)
@@ -254,7 +232,9 @@ static int begin_serving(struct srv *s)
     if (r == 0) {
         s->state = SRV_STATE_READY;
         srv_notify("READY=1\nSTATUS=serving %.64s on %s", s->model->name, s->listen->url);
-        srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen->url);
+        if (s->listen->n > 0)
+            srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen->url);
+        srv_inbox_open(s->inbox);
     }
     return r;
 }
@@ -304,6 +284,8 @@ static int init_loop(struct srv *s, struct tr_err *err)
     if (watchdog_ms > 0)
         uv_timer_start(&s->watchdog, on_watchdog, watchdog_ms, watchdog_ms);
     r = srv_outbox_init(s->outbox, &s->loop, on_events, s);
+    if (r == 0)
+        r = srv_inbox_attach(s->inbox, s);
     if (r == 0)
         r = uv_async_init(&s->loop, &s->checked, on_checked);
     if (r == 0)
@@ -397,6 +379,7 @@ static void close_all(struct srv *s)
         srv_model_stop(s->model); /* delivers the DONE events of everything that ran */
     while (srv_call_events(s))
         ;
+    srv_inbox_close(s->inbox);
     if (s->mhd) {
         srv_transport_run(s); /* last answers */
         abandon_connections(s);
@@ -414,7 +397,7 @@ static void close_all(struct srv *s)
 }
 
 int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
-            int socket)
+            struct srv_inbox *inbox)
 {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
@@ -425,6 +408,7 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->n_routes = n_routes;
     s->listen = &d->listen;
     s->outbox = &d->outbox;
+    s->inbox = inbox ? inbox : &d->inbox;
     s->created = (int64_t)time(NULL);
     tr_list_init(&s->conns);
     tr_list_init(&s->idle);
@@ -434,9 +418,10 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
+    srv_inbox_init(&d->inbox);
     int r = srv_keys_read(&s->keys, options, routes, n_routes, NULL, &s->error);
     if (r == 0)
-        r = srv_listen_bind(s->listen, options, socket, &s->error);
+        r = inbox ? 0 : srv_listen_bind(s->listen, options, &s->error);
     if (r == 0 && (r = srv_confine_start(options, &s->error)) < 0)
         srv_listen_stop(s->listen);
     srv_log_start(); /* the first thread */
@@ -448,13 +433,13 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     if (r == 0) {
         while (!s->over) {
             uv_run(&s->loop, UV_RUN_ONCE);
-            if (s->state == SRV_STATE_DRAINING && !s->closing && !is_busy(s))
-                settle(s);
+            s->over = s->over || (s->state == SRV_STATE_DRAINING && !is_busy(s));
         }
         r = s->result;
     }
     if (looping)
         close_all(s);
+    srv_inbox_close(s->inbox);
     if (r < 0)
         srv_log(SRV_LOG_ERROR, NULL, "%s", s->error.msg);
     else
@@ -462,6 +447,7 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     srv_log_stop(LAST_WORDS_MS);
     int status = r == 0 ? 0 : s->keys ? 1 : 2;
     srv_keys_free(s->keys);
+    srv_inbox_done(&d->inbox);
     free(d);
     return status;
 }

@@ -9,12 +9,13 @@
 
 #include "config/options.h"
 
+struct srv_inbox;
 struct srv_route;
 
 /* Loads the checkpoint, serves the routes until SIGTERM or SIGINT; the exit status of the process.
- * socket: a bound one to listen on alone, which is taken over; -1: as the options say. The log is
- * set up before; only a reload sets it up again. */
+ * inbox: requests come from there alone, not from sockets; NULL: as the options say. The log is set
+ * up before; only a reload sets it up again. */
 int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
-            int socket);
+            struct srv_inbox *inbox);
 
 #endif

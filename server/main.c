@@ -34,7 +34,7 @@ static int serve(const struct tr_options *o)
         return 2;
     }
     tr_json_free(defaults);
-    return srv_run(o, srv_routes, srv_n_routes, -1);
+    return srv_run(o, srv_routes, srv_n_routes, NULL);
 }
 
 static int run_command(struct tr_options *o)

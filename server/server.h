@@ -20,6 +20,7 @@
 
 struct srv_conn;
 struct srv_event;
+struct srv_inbox;
 struct srv_kept_grammar;
 struct srv_keys;
 struct srv_listen;
@@ -49,7 +50,7 @@ struct srv {
     uv_timer_t mhd_timer;
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t watchdog;      /* the service manager's */
-    uv_timer_t drain;         /* drain_delay, drain_timeout, the last turns */
+    uv_timer_t drain;         /* drain_delay, then drain_timeout */
     uv_thread_t loader;       /* runs srv_model_open */
     struct srv_model *opened; /* the loader's, until it has ended */
     uv_async_t checked;       /* the checkpoint is good, its weights are being read */
@@ -57,9 +58,6 @@ struct srv {
     struct tr_err error;      /* why it cannot serve */
     int result;               /* of the load */
     bool closing;             /* connections go as soon as they can */
-    bool settling;            /* drained: only refuses what still comes, */
-    int n_settles;            /* for so long, */
-    uint64_t settle_id;       /* next_id at the last look */
     bool over;                /* the loop has to end */
 
     struct srv_model *model; /* a reference; NULL until loaded */
@@ -67,6 +65,7 @@ struct srv {
     struct srv_keys *keys;   /* who may ask for what */
     uint64_t hash_key[2];    /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
+    struct srv_inbox *inbox; /* what threads of this process ask */
     struct srv_watch *watch; /* who looks at the engine; NULL until somebody does */
 
     struct tr_list conns;    /* all connections */

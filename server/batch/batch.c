@@ -7,11 +7,10 @@
 
 #include "config/clock.h"
 #include "config/json.h"
-#include "server/batch/client.h"
 
 enum {
     SHOW_MS = 200,   /* between two reports of progress */
-    AGAIN_MS = 100,  /* a daemon that is not there yet, a line that another process asks */
+    AGAIN_MS = 100,  /* a line that another process asks */
     RETRY_MS = 1000, /* at most, of what a busy daemon says */
     AHEAD = 4        /* in order: so many times the width may wait for one that is slow */
 };
@@ -98,12 +97,12 @@ static size_t take_line(struct batch_run *r)
 
 /* ---- asking ---- */
 
-static uint64_t tokens_of(const struct srv_reply_view *reply)
+static uint64_t tokens_of(const struct srv_inquiry *a)
 {
     static const char *const names[] = {"completion_tokens", "output_tokens"};
     struct json_t *doc;
     int64_t tokens = 0;
-    if (tr_json_parse(&doc, reply->body, reply->n, NULL) < 0)
+    if (tr_json_parse(&doc, a->reply.data, a->reply.len, NULL) < 0)
         return 0;
     struct tr_json root = tr_json_root(doc, NULL), usage = tr_json_get(&root, "usage");
     for (size_t i = 0; i < TR_ARRAY_LEN(names); i++)
@@ -114,42 +113,51 @@ static uint64_t tokens_of(const struct srv_reply_view *reply)
 }
 
 static void write_line(struct tr_buf *line, const struct srv_batch_line *from,
-                       const struct srv_question *q, const struct srv_reply_view *reply)
+                       const struct srv_question *q, const struct srv_inquiry *a)
 {
     tr_buf_addf(line, "{\"id\":\"batch_req_%016llx\",\"custom_id\":%s,\"response\":{",
                 (unsigned long long)from->id.lo, q->id);
-    tr_buf_addf(line, "\"status_code\":%d,\"request_id\":", reply->status);
-    tr_json_quote(line, reply->request_id, strlen(reply->request_id));
+    tr_buf_addf(line, "\"status_code\":%d,\"request_id\":", a->status);
+    tr_json_quote(line, a->request_id, strlen(a->request_id));
     tr_buf_adds(line, ",\"body\":");
-    if (memchr(reply->body, '\n', reply->n)) /* no document of the daemon's has one */
-        tr_json_quote(line, reply->body, reply->n);
+    if (!a->reply.len ||
+        memchr(a->reply.data, '\n', a->reply.len)) /* no document of ours has one */
+        tr_json_quote(line, a->reply.len ? a->reply.data : "", a->reply.len);
     else
-        tr_buf_add(line, reply->body, reply->n);
+        tr_buf_add(line, a->reply.data, a->reply.len);
     tr_buf_adds(line, "},\"error\":null}\n");
 }
 
 /* A daemon that has no room now says when to come again. */
-static int ask(struct batch_run *r, struct srv_client *c, const struct srv_question *q,
-               struct srv_reply_view *reply)
+static int ask(const struct srv_batch *b, struct srv_question *q, struct srv_inquiry *a)
 {
     for (;;) {
-        int e = srv_client_ask(c, q->url, &q->body, reply);
-        if (e < 0 || *r->b->stop)
-            return e < 0 ? e : TR_ECANCELED;
-        if (reply->status != 429 && reply->status != 503)
+        if (*b->stop)
+            return TR_ECANCELED;
+        *a = (struct srv_inquiry){.path = q->url, .background = b->background};
+        memcpy(a->sha, b->sha, sizeof a->sha);
+        tr_buf_add(&a->body, q->body.data, q->body.len);
+        if (a->body.oom) {
+            sleep_ms(RETRY_MS);
+            continue;
+        }
+        if (!srv_inbox_ask(b->inbox, a))
+            return TR_ECANCELED;
+        if (a->status != 429 && a->status != 503)
             return 0;
-        sleep_ms(TR_MIN(reply->retry_after * 1000 + AGAIN_MS, RETRY_MS));
+        tr_buf_done(&a->reply);
+        sleep_ms(TR_MIN(a->retry_after * 1000 + AGAIN_MS, RETRY_MS));
     }
 }
 
 static void keep_answer(struct batch_run *r, size_t i, struct tr_buf *line,
-                        const struct srv_reply_view *reply)
+                        const struct srv_inquiry *a)
 {
     struct srv_batch_progress *p = &r->progress;
-    uint64_t tokens = reply->status == 200 ? tokens_of(reply) : 0;
+    uint64_t tokens = a->status == 200 ? tokens_of(a) : 0;
     pthread_mutex_lock(&r->mutex);
     p->answered++;
-    p->refused += reply->status != 200;
+    p->refused += a->status != 200;
     p->tokens += tokens;
     if (line->oom) {
         tr_err_set(&r->err, TR_ENOMEM, NULL, "out of memory");
@@ -164,18 +172,19 @@ static void keep_answer(struct batch_run *r, size_t i, struct tr_buf *line,
     pthread_mutex_unlock(&r->mutex);
 }
 
-static void answer(struct batch_run *r, struct srv_client *c, size_t i)
+static void answer(struct batch_run *r, size_t i)
 {
     struct srv_question q;
-    struct srv_reply_view reply;
+    struct srv_inquiry a;
     struct tr_buf line = {0};
     struct tr_err err = {0};
     int e = srv_batch_input_read(r->b->in, i, &q, &err);
     if (e == 0) {
-        e = ask(r, c, &q, &reply);
+        e = ask(r->b, &q, &a);
         if (e == 0) {
-            write_line(&line, &r->b->in->lines[i], &q, &reply);
-            keep_answer(r, i, &line, &reply);
+            write_line(&line, &r->b->in->lines[i], &q, &a);
+            keep_answer(r, i, &line, &a);
+            tr_buf_done(&a.reply);
         } else {
             tr_err_set(&err, TR_ECANCELED, NULL, "the daemon has ended");
         }
@@ -194,11 +203,8 @@ static void answer(struct batch_run *r, struct srv_client *c, size_t i)
 static void *work(void *arg)
 {
     struct batch_run *r = arg;
-    struct srv_client c;
-    srv_client_init(&c, r->b->socket);
     for (size_t i; (i = take_line(r)) < r->b->in->n;)
-        answer(r, &c, i);
-    srv_client_done(&c);
+        answer(r, i);
     pthread_mutex_lock(&r->mutex);
     r->n_running--;
     pthread_mutex_unlock(&r->mutex);
@@ -206,21 +212,6 @@ static void *work(void *arg)
 }
 
 /* ---- the whole ---- */
-
-static bool wait_ready(const struct srv_batch *b)
-{
-    struct srv_client c;
-    struct srv_reply_view reply;
-    bool ready = false;
-    srv_client_init(&c, b->socket);
-    while (!ready && !*b->stop) {
-        ready = srv_client_ask(&c, "/readyz", NULL, &reply) == 0 && reply.status == 200;
-        if (!ready)
-            sleep_ms(AGAIN_MS);
-    }
-    srv_client_done(&c);
-    return ready;
-}
 
 /* True while somebody works. */
 static bool report(struct batch_run *r, int64_t begun_ns)
@@ -265,8 +256,6 @@ int srv_batch_run(const struct srv_batch *b, struct srv_batch_progress *ret, str
     r.kept = b->ordered ? calloc(n + 1, sizeof *r.kept) : NULL;
     if (!r.asking || (b->ordered && !r.kept)) {
         tr_err_set(&r.err, TR_ENOMEM, NULL, "out of memory");
-    } else if (!wait_ready(b)) {
-        tr_err_set(&r.err, TR_ECANCELED, NULL, "the daemon has ended");
     } else {
         move_head(&r);
         work_all(&r);

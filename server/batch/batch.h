@@ -1,9 +1,12 @@
-/* A batch: every question of a file asked of a daemon, several at a time, and each answer written
- * once. */
+/* A batch: every question of a file asked of the daemon of this process, several at a time, and
+ * each answer written once. */
 #ifndef TR_SERVER_BATCH_BATCH_H
 #define TR_SERVER_BATCH_BATCH_H
 
+#include <stdatomic.h>
+
 #include "server/batch/output.h"
+#include "server/http/inbox.h"
 
 struct srv_batch_progress {
     size_t done, n;  /* lines: those that others have answered included */
@@ -16,17 +19,19 @@ struct srv_batch_progress {
 struct srv_batch {
     const struct srv_batch_input *in;
     struct srv_batch_output *out;
-    const char *socket; /* where the daemon listens, borrowed */
-    int width;          /* questions at a time */
-    bool ordered;       /* lines are written in the order of the questions */
+    struct srv_inbox *inbox;        /* borrowed */
+    unsigned char sha[SRV_ASK_SHA]; /* of the key that asks; zeros: none */
+    bool background;                /* everybody else's calls come first */
+    int width;                      /* questions at a time */
+    bool ordered;                   /* lines are written in the order of the questions */
     /* Now and then, and at the end; on the thread that runs the batch. */
     void (*progress)(void *arg, const struct srv_batch_progress *p);
     void *arg;
-    volatile bool *stop; /* set by another thread: no more is asked */
+    atomic_bool *stop; /* set by another thread: no more is asked */
 };
 
 /* Blocks until every line has its answer. TR_ECANCELED: stopped before, or the daemon has ended;
- * what was answered is written. Waits for the daemon to be ready. */
+ * what was answered is written. */
 TR_NODISCARD int srv_batch_run(const struct srv_batch *b, struct srv_batch_progress *ret,
                                struct tr_err *err);
 

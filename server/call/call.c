@@ -436,6 +436,7 @@ static struct srv_context context_of(const struct srv_req *req)
         .timeout_ms = s->options->request_timeout,
         .tenant = req->tenant,
         .across = req->across,
+        .background = req->background,
         .weight = req->key ? (int)req->key->limits.weight : 1,
         .best_priority = req->key ? (int)req->key->limits.best_priority : INT32_MIN,
         .hash_key = {s->hash_key[0], s->hash_key[1]},

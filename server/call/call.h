@@ -49,6 +49,7 @@ struct srv_context {
     int64_t timeout_ms; /* 0 = none */
     uint64_t tenant;    /* hash of the key the client showed */
     bool across;        /* whose requests' priority counts before other keys' */
+    bool background;    /* the call comes after all others */
     int weight;         /* of the key, */
     int best_priority;  /* and the lowest number that counts */
     uint64_t hash_key[2];

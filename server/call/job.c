@@ -1,5 +1,6 @@
 #include "server/call/job.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,9 +259,9 @@ static int make_asked(struct srv_call *c, struct tr_err *err)
     job->n = (int)p->n;
     job->ignore_eos = p->ignore_eos;
     job->prompt_logprobs = (int)TR_MAX(p->prompt_logprobs, p->echo ? p->logprobs : -1);
-    job->priority = (int)TR_MAX(p->priority, x->best_priority);
+    job->priority = x->background ? INT_MAX : (int)TR_MAX(p->priority, x->best_priority);
     job->weight = x->weight;
-    job->priority_across = x->across;
+    job->priority_across = x->across || x->background;
     job->tenant = x->tenant;
     job->cache_prompt = p->cache_prompt;
     if (x->timeout_ms > 0)

@@ -1,15 +1,12 @@
 /*
  * `trinityd batch IN OUT`: the questions of a file, answered as over HTTP: a daemon is started in
- * this process, on a socket that only this user can reach, and asked by threads beside it.
+ * this process, without a socket, and asked by threads beside it.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -18,7 +15,7 @@
 #include "server/log.h"
 #include "server/loop.h"
 
-enum { MAX_WIDTH = 256, BACKLOG = 1024, TELL_SECONDS = 10 };
+enum { MAX_WIDTH = 256, TELL_SECONDS = 10 };
 
 struct batch {
     struct srv_batch_input in;
@@ -26,11 +23,10 @@ struct batch {
     struct srv_batch run;
     struct srv_batch_progress progress;
     struct tr_err err;
-    volatile bool stop;
+    struct srv_inbox inbox;
+    atomic_bool stop;
     bool bar;    /* standard error is a terminal */
     double told; /* seconds at the last line about progress */
-    char folder[64], socket[96];
-    int fd; /* listens */
     /* Never turns: a handler of SIGTERM that is there when the daemon's own is gone, so that a
      * late one does not kill. */
     uv_loop_t loop;
@@ -64,47 +60,19 @@ static void show(void *arg, const struct srv_batch_progress *p)
     }
 }
 
-static void remove_socket(struct batch *b)
-{
-    if (b->socket[0])
-        unlink(b->socket);
-    if (b->folder[0])
-        rmdir(b->folder);
-}
-
 static void *run(void *arg)
 {
     struct batch *b = arg;
     (void)!srv_batch_run(&b->run, &b->progress, &b->err);
     if (b->bar)
         srv_log_draw("\r\033[K");
-    remove_socket(b);        /* here: the daemon's thread may not any more */
     kill(getpid(), SIGTERM); /* the daemon's end */
     return NULL;
 }
 
-static int listen_here(struct batch *b)
-{
-    const char *tmp = getenv("TMPDIR");
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int n = snprintf(b->folder, sizeof b->folder, "%s/trinityd-XXXXXX", tmp ? tmp : "/tmp");
-    if (n >= (int)sizeof b->folder || !mkdtemp(b->folder)) {
-        b->folder[0] = '\0';
-        return tr_err_set(&b->err, TR_EIO, NULL, "no folder for a socket in %s: %s",
-                          tmp ? tmp : "/tmp", strerror(errno));
-    }
-    snprintf(b->socket, sizeof b->socket, "%s/socket", b->folder);
-    memcpy(at.sun_path, b->socket, strlen(b->socket) + 1);
-    b->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (b->fd < 0 || bind(b->fd, (const struct sockaddr *)&at, sizeof at) < 0 ||
-        listen(b->fd, BACKLOG) < 0)
-        return tr_err_set(&b->err, TR_EIO, NULL, "%s: %s", b->socket, strerror(errno));
-    return 0;
-}
-
 static void clean_up(struct batch *b)
 {
-    remove_socket(b);
+    srv_inbox_done(&b->inbox);
     srv_batch_output_done(&b->out);
     srv_batch_input_done(&b->in);
 }
@@ -125,8 +93,7 @@ static int serve(struct batch *b, const struct tr_options *o, const struct srv_r
     uv_signal_start(&b->told_to_end, ignore, SIGTERM);
     if (pthread_create(&thread, NULL, run, b) != 0)
         return tr_err_set(&b->err, TR_EINTERNAL, NULL, "cannot create a thread");
-    int status = srv_run(o, routes, n_routes, b->fd);
-    b->fd = -1;
+    int status = srv_run(o, routes, n_routes, &b->inbox);
     b->stop = true;
     pthread_join(thread, NULL);
     uv_close((uv_handle_t *)&b->told_to_end, NULL);
@@ -137,7 +104,8 @@ static int serve(struct batch *b, const struct tr_options *o, const struct srv_r
 
 int srv_batch(const struct tr_options *o, const struct srv_route *const *routes, int n_routes)
 {
-    struct batch b = {.in.fd = -1, .out.fd = -1, .fd = -1, .bar = isatty(STDERR_FILENO)};
+    struct batch b = {.in.fd = -1, .out.fd = -1, .bar = isatty(STDERR_FILENO)};
+    srv_inbox_init(&b.inbox);
     if (o->log_level == SRV_LOG_INFO) /* no line for each request */
         srv_log_setup(SRV_LOG_WARN, o->log_format == TR_LOG_FORMAT_JSON);
     int r = o->text && o->second_text ? srv_batch_input_open(&b.in, o->text, &b.err)
@@ -150,16 +118,14 @@ int srv_batch(const struct tr_options *o, const struct srv_route *const *routes,
     if (r == 0 && before < b.in.n) {
         b.run = (struct srv_batch){.in = &b.in,
                                    .out = &b.out,
-                                   .socket = b.socket,
+                                   .inbox = &b.inbox,
                                    .width = o->width ? o->width
                                                      : TR_MIN(2 * o->max_sequences, MAX_WIDTH),
                                    .ordered = o->ordered,
                                    .progress = show,
                                    .arg = &b,
                                    .stop = &b.stop};
-        r = listen_here(&b);
-        if (r == 0)
-            r = serve(&b, o, routes, n_routes);
+        r = serve(&b, o, routes, n_routes);
     }
     if (b.err.code)
         fprintf(stderr, "trinityd: %s\n", b.err.msg);

@@ -38,15 +38,6 @@ static int64_t now_of(const struct srv_conn *c)
     return (int64_t)uv_now(&c->srv->loop);
 }
 
-static uint64_t new_number(struct srv *s)
-{
-    /* splitmix64 over a secret start: each number once, no order to be seen */
-    uint64_t z = s->hash_key[0] + ++s->next_id * 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 static void free_handle(uv_handle_t *handle)
 {
     struct srv_conn *c = handle->data;
@@ -161,7 +152,7 @@ void srv_conn_refuse(struct srv_conn *c, enum srv_problem why, const char *text)
         tr_buf_addf(&answer, "X-Request-Id: %s\r\n", c->req->id);
     else
         tr_buf_addf(&answer, "X-Request-Id: req-%016llx\r\n",
-                    (unsigned long long)new_number(c->srv));
+                    (unsigned long long)srv_new_number(c->srv));
     if (info->status == 503)
         tr_buf_addf(&answer, "Retry-After: %d\r\n", srv_retry_after(c->srv));
     tr_buf_addf(&answer,
@@ -457,7 +448,7 @@ void *srv_conn_on_uri(void *srv, const char *uri, struct MHD_Connection *mhd)
     req->conn = c;
     req->refs = 1;
     req->begun_ns = tr_clock_ns();
-    req->number = new_number(s);
+    req->number = srv_new_number(s);
     s->n_requests++;
     if (c->req)
         srv_exchange_leave(c->req, true);

@@ -95,6 +95,13 @@ struct srv_key *srv_keys_find(const struct srv_keys *keys, const char *shown)
     return keys->n > 0 && srv_key_hash(sha, shown, NULL) == 0 ? find_hash(keys, sha) : NULL;
 }
 
+struct srv_key *srv_keys_by_sha(const struct srv_keys *keys, const unsigned char sha[SRV_SHA_BYTES])
+{
+    if (memcmp(sha, keys->anonymous->sha, SRV_SHA_BYTES) == 0)
+        return keys->open ? keys->anonymous : NULL;
+    return find_hash(keys, sha);
+}
+
 static int add_plain(struct srv_keys *keys, const struct tr_strings *texts, struct tr_err *err)
 {
     int r = 0;

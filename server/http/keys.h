@@ -72,6 +72,10 @@ void srv_keys_free(struct srv_keys *keys); /* NULL ok */
 /* The key of that text, NULL = there is none. Borrowed. */
 struct srv_key *srv_keys_find(const struct srv_keys *keys, const char *shown);
 
+/* The same by its SHA-256; zeros: the anonymous one, if requests without a key are let in. */
+struct srv_key *srv_keys_by_sha(const struct srv_keys *keys,
+                                const unsigned char sha[SRV_SHA_BYTES]);
+
 /* Whether the request's key may ask now, and counts the request; false: refused. */
 bool srv_key_admit(struct srv_req *req);
 /* Whether the key may spend n tokens of prompts now; false: refused. */

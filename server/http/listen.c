@@ -181,12 +181,11 @@ static bool is_loopback(int fd)
     return addr.ss_family == AF_UNIX;
 }
 
-int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, int socket,
-                    struct tr_err *err)
+int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, struct tr_err *err)
 {
     *l = (struct srv_listen){0};
     int r = 0;
-    l->passed = socket >= 0 ? add_socket(l, socket) == 0 : passed_sockets(l) > 0;
+    l->passed = passed_sockets(l) > 0;
     if (l->passed)
         set_url(l, options, l->sockets[0].fd);
     else
@@ -194,7 +193,7 @@ int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, int 
     l->loopback = true;
     for (int i = 0; i < l->n; i++)
         l->loopback = l->loopback && is_loopback(l->sockets[i].fd);
-    if (r == 0 && options->unix_socket && socket < 0)
+    if (r == 0 && options->unix_socket)
         r = bind_unix(l, options->unix_socket, err);
     if (r < 0)
         srv_listen_stop(l);

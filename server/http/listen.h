@@ -49,9 +49,8 @@ struct srv_listen {
 };
 
 /* Binds host:port, unix_socket, and what systemd passed, without accepting yet: a port that is
- * taken is known before a checkpoint is loaded. socket: a bound one is taken over instead of all
- * these; -1 = none. */
-TR_NODISCARD int srv_listen_bind(struct srv_listen *l, const struct tr_options *options, int socket,
+ * taken is known before a checkpoint is loaded. */
+TR_NODISCARD int srv_listen_bind(struct srv_listen *l, const struct tr_options *options,
                                  struct tr_err *err);
 /* Begins to accept; the loop outlives the listener. */
 TR_NODISCARD int srv_listen_start(struct srv_listen *l, uv_loop_t *loop, srv_accept_fn on_accept,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "server/http/conn.h"
+#include "server/http/inbox.h"
 #include "server/http/route.h"
 #include "server/server.h"
 
@@ -14,6 +15,8 @@ void srv_reply(struct srv_req *req, int status, const char *content_type)
     req->phase = SRV_PHASE_REPLIED;
     if (req->conn)
         srv_conn_resume(req->conn);
+    if (req->ask)
+        srv_inbox_replied(req);
 }
 
 void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, const char *fmt, ...)

@@ -14,8 +14,10 @@
 #include <stdbool.h>
 
 #include "config/buf.h"
+#include "config/list.h"
 
 struct srv;
+struct srv_inquiry;
 struct srv_conn;
 struct srv_key;
 struct srv_model;
@@ -61,9 +63,11 @@ struct srv_ledger {
 
 struct srv_req {
     struct srv *srv;
-    struct srv_conn *conn; /* NULL once the connection has left */
-    int refs;              /* one of the connection, one of each pending owner */
-    uint64_t number;       /* no other's, hard to guess: what its ids are made of */
+    struct srv_conn *conn;   /* NULL once the connection has left */
+    struct srv_inquiry *ask; /* of a request that has no connection: see inbox.h */
+    struct tr_list replied;  /* of such, when it has its answer */
+    int refs;                /* one of the connection, one of each pending owner */
+    uint64_t number;         /* no other's, hard to guess: what its ids are made of */
     char id[SRV_ID_BYTES + 1];
     int64_t begun_ns; /* CLOCK_MONOTONIC at the request line */
     enum srv_method method;
@@ -78,6 +82,7 @@ struct srv_req {
     bool counted;                  /* among the key's running requests */
     uint64_t tenant;               /* of the key the client showed, 0 = there are no keys */
     bool across;                   /* its priority counts before other keys' requests */
+    bool background;               /* all others come first */
     uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */
     char *origin;                  /* owned: for Access-Control-Allow-Origin, NULL = not sent */
     char *asked_headers;           /* owned: of a preflight, NULL = none */
@@ -126,6 +131,8 @@ static inline void srv_later(struct srv_req *req, const struct srv_generator *ge
     req->phase = SRV_PHASE_PENDING;
 }
 
+/* Each once, and hard to guess. */
+uint64_t srv_new_number(struct srv *s);
 void srv_req_unref(struct srv_req *req);
 void srv_req_drop_body(struct srv_req *req); /* once it has been read: frees its memory */
 

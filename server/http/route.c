@@ -92,13 +92,12 @@ static void identify(struct srv_req *req, const char *shown)
     const struct srv *s = req->srv;
     if (!req->key || (req->key == s->keys->anonymous && s->keys->n == 0))
         return;
-    const char *key = req->key == s->keys->anonymous ? "" : shown;
     struct tr_hash secret = {s->hash_key[0], s->hash_key[1]};
-    req->tenant = tr_hash_link(secret, key, strlen(key)).lo | 1;
+    req->tenant = tr_hash_link(secret, req->key->sha, SRV_SHA_BYTES).lo | 1;
     req->across = req->key->across;
-    if (req->key == s->keys->anonymous)
+    if (req->key == s->keys->anonymous || !shown)
         return;
-    struct tr_hash owner = tr_hash(key, strlen(key));
+    struct tr_hash owner = tr_hash(shown, strlen(shown));
     req->key_hash[0] = owner.lo;
     req->key_hash[1] = owner.hi;
 }
@@ -192,6 +191,33 @@ bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
         return false;
     }
     return true;
+}
+
+bool srv_route_admit_key(struct srv_req *req, const unsigned char *sha)
+{
+    find(req);
+    if (!req->route) {
+        srv_refuse(req, SRV_PROBLEM_PATH, NULL, "no such path");
+        return false;
+    }
+    if (!handler_of(req)) {
+        srv_refuse(req, SRV_PROBLEM_METHOD, NULL, "this path allows %s", allow_of(req->route));
+        return false;
+    }
+    req->key = srv_keys_by_sha(req->srv->keys, sha);
+    if (!req->key) {
+        srv_refuse(req, SRV_PROBLEM_KEY, NULL, "its API key is not known any more");
+        return false;
+    }
+    req->key->refs++;
+    identify(req, NULL);
+    if (!(req->route->flags & SRV_ROUTE_OPEN) && !srv_key_admit(req))
+        return false;
+    if (req->body.len <= req->srv->options->max_body)
+        return true;
+    srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL, "the body is larger than %llu bytes (max_body)",
+               (unsigned long long)req->srv->options->max_body);
+    return false;
 }
 
 void srv_route_run(struct srv_req *req)

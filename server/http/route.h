@@ -47,6 +47,8 @@ struct srv_route {
  * not wait for it. */
 bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
                      const struct srv_origin *origin, bool *now);
+/* The same for a request that has no head: its key is known by its SHA-256 (zeros: it has none). */
+bool srv_route_admit_key(struct srv_req *req, const unsigned char *sha);
 /* Runs the handler of a request whose body is complete. */
 void srv_route_run(struct srv_req *req);
 

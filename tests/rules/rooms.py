@@ -34,8 +34,8 @@ MAY_INCLUDE = {
     "server": rf"{LOW}|{FACE}|server/",
     "server/http": rf"{LOW}|{TOP}",
     "server/call": rf"{LOW}|{FACE}|{TOP}|server/http/",
-    "server/api": rf"{LOW}|{FACE}|{TOP}|server/(http|call)/",
-    "server/batch": rf"{LOW}|server/log\.h",
+    "server/api": rf"{LOW}|{FACE}|{TOP}|server/(http|call|batch)/",
+    "server/batch": rf"{LOW}|server/(log|http/inbox)\.h",
     "server/commands": rf"{LOW}|{FACE}|server/(load|log|loop)\.h|server/batch/",
 }
 # One file's one header from another room, and why.

@@ -62,7 +62,7 @@ static void try(bool v6_first)
     struct tr_options o = {.host = name, .port = 0};
     struct srv_listen l;
     struct tr_err err = {0};
-    assert_int_equal(srv_listen_bind(&l, &o, -1, &err), 0);
+    assert_int_equal(srv_listen_bind(&l, &o, &err), 0);
     assert_int_equal(l.n, 2);
     assert_true(l.loopback && l.port > 0);
     for (int i = 0; i < l.n; i++)

@@ -50,7 +50,7 @@ static void start(struct daemon *d)
             exit(2);
         }
         srv_log_setup(SRV_LOG_ERROR, false);
-        int status = srv_run(&options, srv_routes, srv_n_routes, -1);
+        int status = srv_run(&options, srv_routes, srv_n_routes, NULL);
         tr_options_done(&options);
         exit(status);
     }

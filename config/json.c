@@ -263,6 +263,8 @@ int tr_json_fail(const struct tr_json *v, struct tr_err *err, const char *fmt, .
     int code = file ? TR_EFORMAT : TR_EINVAL;
     char msg[384];
     va_list ap;
+    if (!err)
+        return code;
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);

@@ -138,35 +138,43 @@ static void reach(struct subsets *s, uint32_t node)
     }
 }
 
-static int compare(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
+/* Of a set, in whatever order. */
 static uint32_t hash_of(const uint32_t *set, uint32_t n)
 {
-    uint32_t h = n;
+    uint64_t h = n;
 
-    for (uint32_t i = 0; i < n; i++)
-        h = (h ^ set[i]) * 0x9E3779B1u ^ h >> 15;
-    return h;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t x = (set[i] + 1) * 0x9E3779B97F4A7C15u;
+        h += (x ^ x >> 32) * 0xBF58476D1CE4E5B9u;
+    }
+    return (uint32_t)(h >> 32 ^ h);
 }
 
-/* The state of the set begun at `first`; if it is known, the set is taken off again. */
+/* The state's set is the one just reached, of n nodes: those are marked. */
+static bool is_reached(const struct subsets *s, uint32_t state, uint32_t n)
+{
+    const uint32_t *set = s->members + s->begin[state];
+
+    if (s->begin[state + 1] - s->begin[state] != n)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (s->mark[set[i]] != s->stamp)
+            return false;
+    return true;
+}
+
+/* The state of the set begun at `first`, just reached; if it is known, the set is taken off
+ * again. */
 static uint32_t state_of(struct subsets *s, struct tr__dfa *d, uint32_t first)
 {
     uint32_t n = s->n - first, *set = s->members + first, at, state;
 
-    if (n == 0 || !tr__spend(s->b, 2 * (int64_t)n)) /* for the sorting */
+    if (n == 0 || !tr__spend(s->b, n))
         return 0;
-    qsort(set, n, sizeof(*set), compare);
     for (at = hash_of(set, n) & (s->table_cap - 1); s->table[at];
          at = (at + 1) & (s->table_cap - 1)) {
         state = s->table[at];
-        if (s->begin[state + 1] - s->begin[state] == n &&
-            memcmp(s->members + s->begin[state], set, n * sizeof(*set)) == 0) {
+        if (is_reached(s, state, n)) {
             s->n = first;
             return state;
         }
@@ -374,19 +382,18 @@ static void refine(struct tr__nodes *b, struct tr__dfa *d, const struct tr_gramm
 {
     struct tr__dfa out = {0};
     uint8_t alone[256] = {0}, first_of[256];
-    uint32_t classes = 0;
+    uint32_t classes = 0, class_of[256] = {0}; /* of the old ones, + 1 */
 
     for (uint32_t i = 0; i < n; i++)
         for (size_t k = 0; k < words[i].n; k++)
             alone[(uint8_t)words[i].bytes[k]] = 1;
     for (unsigned i = 0; i < 256; i++) {
-        uint32_t c = 0;
-        while (!alone[i] && c < classes &&
-               (alone[first_of[c]] || d->class_of[first_of[c]] != d->class_of[i]))
-            c++;
-        if (alone[i] || c == classes)
-            first_of[c = classes++] = (uint8_t)i;
-        out.class_of[i] = (uint8_t)c;
+        uint32_t *c = &class_of[d->class_of[i]];
+        if (alone[i] || *c == 0) {
+            first_of[classes++] = (uint8_t)i;
+            *c = alone[i] ? *c : classes;
+        }
+        out.class_of[i] = (uint8_t)((alone[i] ? classes : *c) - 1);
     }
     out.n_classes = classes;
     for (uint32_t i = 0; i < d->n && b->r == 0; i++) {

@@ -111,13 +111,11 @@ void tr__json_text(struct tr_buf *out, enum tr__spelling spelling, const struct 
     }
 }
 
-bool tr__json_equal(const struct tr_json *a, const struct tr_json *b)
+static bool same_text(const struct tr_json *a, const struct tr_json *b)
 {
     struct tr_buf x = {0}, y = {0};
     bool equal;
 
-    if (tr_json_type(a) != tr_json_type(b))
-        return false;
     tr__json_text(&x, TR__SPELL_JSON, a, true);
     tr__json_text(&y, TR__SPELL_JSON, b, true);
     equal =
@@ -125,4 +123,43 @@ bool tr__json_equal(const struct tr_json *a, const struct tr_json *b)
     tr_buf_done(&x);
     tr_buf_done(&y);
     return equal;
+}
+
+bool tr__json_equal(const struct tr_json *a, const struct tr_json *b)
+{
+    const char *x, *y;
+    size_t n, m;
+    int64_t i, k;
+
+    if (tr_json_type(a) != tr_json_type(b))
+        return false;
+    switch (tr_json_type(a)) {
+    case TR_JSON_NULL:
+        return true;
+    case TR_JSON_STRING:
+        return tr_json_as_string(a, &x, &n, NULL) == 0 && tr_json_as_string(b, &y, &m, NULL) == 0 &&
+               n == m && memcmp(x, y, n) == 0;
+    case TR_JSON_NUMBER:
+        if (tr_json_as_int(a, INT64_MIN, INT64_MAX, &i, NULL) == 0 &&
+            tr_json_as_int(b, INT64_MIN, INT64_MAX, &k, NULL) == 0)
+            return i == k;
+        return same_text(a, b);
+    case TR_JSON_ARRAY:
+    case TR_JSON_OBJECT:
+        return tr_json_size(a) == tr_json_size(b) && same_text(a, b);
+    default:
+        return same_text(a, b);
+    }
+}
+
+uint64_t tr__json_hash(const struct tr_json *v)
+{
+    struct tr_buf text = {0};
+    uint64_t h = 0xCBF29CE484222325u;
+
+    tr__json_text(&text, TR__SPELL_JSON, v, true);
+    for (size_t i = 0; i < text.len; i++)
+        h = (h ^ (uint8_t)text.data[i]) * 0x100000001B3u;
+    tr_buf_done(&text);
+    return h ^ h >> 32;
 }

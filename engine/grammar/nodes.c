@@ -97,17 +97,17 @@ static uint32_t append(struct tr__nodes *b, struct tr__node x)
 static bool grow_shared(struct tr__nodes *b)
 {
     uint32_t cap = 2 * b->shared_cap;
-    uint32_t *grown = calloc(cap, sizeof(*grown));
+    struct tr__shared *grown = calloc(cap, sizeof(*grown));
 
     if (!grown) {
         tr__nodes_fail(b, TR_ENOMEM, NULL, "out of memory");
         return false;
     }
     for (uint32_t i = 0; i < b->shared_cap; i++) {
-        if (b->shared[i] == 0)
+        if (b->shared[i].node == 0)
             continue;
-        uint32_t at = hash_of(&b->nodes[b->shared[i]]) & (cap - 1);
-        while (grown[at])
+        uint32_t at = b->shared[i].hash & (cap - 1);
+        while (grown[at].node)
             at = (at + 1) & (cap - 1);
         grown[at] = b->shared[i];
     }
@@ -120,17 +120,21 @@ static bool grow_shared(struct tr__nodes *b)
 /* The node equal to x, made if there is none. */
 static uint32_t intern(struct tr__nodes *b, struct tr__node x)
 {
-    uint32_t at;
+    uint32_t at, hash, node;
 
     if (b->r)
         return 0;
     x.rule = b->rule;
-    if (b->n > b->shared_cap / 2 && !grow_shared(b))
+    if (b->n > b->shared_cap / 4 * 3 && !grow_shared(b))
         return 0;
-    for (at = hash_of(&x) & (b->shared_cap - 1); b->shared[at]; at = (at + 1) & (b->shared_cap - 1))
-        if (same(&b->nodes[b->shared[at]], &x))
-            return b->shared[at];
-    return b->shared[at] = append(b, x);
+    hash = hash_of(&x);
+    for (at = hash & (b->shared_cap - 1); b->shared[at].node; at = (at + 1) & (b->shared_cap - 1))
+        if (b->shared[at].hash == hash && same(&b->nodes[b->shared[at].node], &x))
+            return b->shared[at].node;
+    node = append(b, x);
+    if (node)
+        b->shared[at] = (struct tr__shared){hash, node};
+    return node;
 }
 
 /* ---- emitting ---- */

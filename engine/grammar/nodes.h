@@ -69,7 +69,9 @@ struct tr__nodes {
     uint16_t *height; /* stack a node needs to reach its rule's end; set by tr__analyse */
     uint32_t n, cap;  /* nodes */
     uint32_t n_rules, rules_cap;
-    uint32_t *shared; /* hash table of node numbers */
+    struct tr__shared { /* hash table of nodes */
+        uint32_t hash, node;
+    } * shared;
     uint32_t shared_cap;
     uint32_t rule; /* the rule being emitted */
     uint32_t max_nodes;
@@ -82,7 +84,7 @@ enum {
     TR__MAX_NODES = 400000,
     TR__MAX_DEPTH = 256,       /* activations on the stack */
     TR__MAX_NAMES = 1024,      /* further properties of an object */
-    TR__COMPILE_FUEL = 8000000 /* about 100 ms */
+    TR__COMPILE_FUEL = 6500000 /* less than 100 ms */
 };
 
 TR_NODISCARD int tr__nodes_init(struct tr__nodes *b, struct tr_err *err);

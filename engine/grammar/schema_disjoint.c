@@ -1,9 +1,10 @@
 /* What is seen at once of a schema: its types, and whether it can share a value with another. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/grammar/schema_internal.h"
 
-enum { MAX_DEPTH = 12, MAX_PARTS = 32 };
+enum { MAX_DEPTH = 12, MAX_PARTS = 32, MAX_MARKS = 8 };
 
 /* ---- types ---- */
 
@@ -173,7 +174,7 @@ static void add_parts(struct tr__schema *s, tr__site schema, struct parts *p)
 }
 
 /* enum, or const as a list of one; NULL if no part has any. */
-static tr__site values_of(struct tr__schema *s, const struct parts *p, bool *is_const)
+static tr__site list_of(struct tr__schema *s, const struct parts *p, bool *is_const)
 {
     tr__site v;
 
@@ -188,37 +189,116 @@ static tr__site values_of(struct tr__schema *s, const struct parts *p, bool *is_
     return NULL;
 }
 
-static bool values_disjoint(struct tr__schema *s, const struct parts *p, const struct parts *q)
-{
-    bool p_const, q_const;
-    tr__site a = values_of(s, p, &p_const), b = values_of(s, q, &q_const);
-    size_t n = a && !p_const ? tr_json_size(a) : 1, m = b && !q_const ? tr_json_size(b) : 1;
+/* Values by their hashes, ascending; at = NULL: not known. */
+struct values {
+    const uint64_t *at;
+    size_t n;
+};
 
-    if (!a || !b || !tr__spend(s->b, (int64_t)(n * m)))
+static int compare(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+static struct values values_of(struct tr__schema *s, const struct parts *p)
+{
+    bool is_const;
+    tr__site list = list_of(s, p, &is_const);
+    size_t n = list && !is_const ? tr_json_size(list) : 1;
+    uint64_t *at = list && tr__spend(s->b, 8 * (int64_t)n) ? tr__alloc(s, n * sizeof(*at)) : NULL;
+
+    for (size_t i = 0; at && i < n; i++) {
+        struct tr_json v = is_const ? *list : tr_json_at(list, i);
+        at[i] = tr__json_hash(&v);
+    }
+    if (at)
+        qsort(at, n, sizeof(*at), compare);
+    return (struct values){at, n};
+}
+
+static bool values_disjoint(struct tr__schema *s, const struct values *a, const struct values *b)
+{
+    if (!a->at || !b->at || !tr__spend(s->b, (int64_t)((a->n + b->n) / 4)))
         return false;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < m; k++) {
-            struct tr_json x = p_const ? *a : tr_json_at(a, i), y = q_const ? *b : tr_json_at(b, k);
-            if (tr__json_equal(&x, &y))
-                return false;
-        }
+    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+        if (a->at[i] == b->at[k])
+            return false;
+        if (a->at[i] < b->at[k])
+            i++;
+        else
+            k++;
     }
     return true;
 }
 
-static bool requires(struct tr__schema *s, const struct parts *p, const char *name)
+/* ---- outlines ---- */
+
+struct tr__outline {
+    unsigned types;
+    struct parts parts;
+    struct values values;
+    struct mark { /* a required property whose values are known */
+        const char *name;
+        struct values values;
+    } marks[MAX_MARKS];
+    int n_marks;
+};
+
+static void property_parts(struct tr__schema *s, const struct parts *p, const char *name,
+                           struct parts *ret)
 {
     for (int i = 0; i < p->n; i++) {
-        tr__site list = tr__member(s, p->at[i], "required");
-        for (size_t k = 0; list && k < tr_json_size(list); k++) {
-            struct tr_json v = tr_json_at(list, k);
-            const char *one;
-            if (tr_json_as_string(&v, &one, NULL, NULL) == 0 && strcmp(one, name) == 0)
-                return true;
-        }
+        tr__site properties = tr__member(s, p->at[i], "properties");
+        if (properties)
+            add_parts(s, tr__member(s, properties, name), ret);
     }
+}
+
+static void add_marks(struct tr__schema *s, struct tr__outline *o, tr__site required)
+{
+    for (size_t i = 0; i < tr_json_size(required) && o->n_marks < MAX_MARKS; i++) {
+        struct tr_json v = tr_json_at(required, i);
+        struct parts parts = {.n = 0};
+        struct mark *m = &o->marks[o->n_marks];
+        if (tr_json_as_string(&v, &m->name, NULL, NULL) < 0)
+            continue;
+        property_parts(s, &o->parts, m->name, &parts);
+        m->values = values_of(s, &parts);
+        o->n_marks += m->values.at != NULL;
+    }
+}
+
+const struct tr__outline *tr__outline_of(struct tr__schema *s, tr__site schema)
+{
+    struct tr__outline *o = tr__alloc(s, sizeof(*o));
+
+    if (!o)
+        return NULL;
+    o->types = types_of(s, schema, 0);
+    add_parts(s, schema, &o->parts);
+    o->values = values_of(s, &o->parts);
+    for (int i = 0; i < o->parts.n; i++) {
+        tr__site required = tr__member(s, o->parts.at[i], "required");
+        if (required)
+            add_marks(s, o, required);
+    }
+    return s->b->r ? NULL : o;
+}
+
+static bool marks_disjoint(struct tr__schema *s, const struct tr__outline *a,
+                           const struct tr__outline *b)
+{
+    for (int i = 0; i < a->n_marks; i++)
+        for (int k = 0; k < b->n_marks; k++)
+            if (strcmp(a->marks[i].name, b->marks[k].name) == 0 &&
+                values_disjoint(s, &a->marks[i].values, &b->marks[k].values))
+                return true;
     return false;
 }
+
+/* ---- objects that one of two does not have ---- */
 
 /* Some part has no such property and allows no others. */
 static bool refuses(struct tr__schema *s, const struct parts *p, const char *name)
@@ -239,48 +319,27 @@ static bool refuses(struct tr__schema *s, const struct parts *p, const char *nam
     return false;
 }
 
-static void property_parts(struct tr__schema *s, const struct parts *p, const char *name,
-                           struct parts *ret)
-{
-    for (int i = 0; i < p->n; i++) {
-        tr__site properties = tr__member(s, p->at[i], "properties");
-        if (properties)
-            add_parts(s, tr__member(s, properties, name), ret);
-    }
-}
-
-/* An object of p has a property that q's objects do not have, or not with such a value. */
-static bool objects_disjoint(struct tr__schema *s, const struct parts *p, const struct parts *q)
+/* An object of p has a property that q's objects do not have. */
+static bool refuses_required(struct tr__schema *s, const struct parts *p, const struct parts *q)
 {
     for (int i = 0; i < p->n; i++) {
         tr__site list = tr__member(s, p->at[i], "required");
         for (size_t k = 0; list && k < tr_json_size(list); k++) {
             struct tr_json v = tr_json_at(list, k);
-            struct parts x = {.n = 0}, y = {.n = 0};
             const char *name;
-            if (tr_json_as_string(&v, &name, NULL, NULL) < 0)
-                continue;
-            if (refuses(s, q, name))
-                return true;
-            property_parts(s, p, name, &x);
-            property_parts(s, q, name, &y);
-            if (requires(s, q, name) && values_disjoint(s, &x, &y))
+            if (tr_json_as_string(&v, &name, NULL, NULL) == 0 && refuses(s, q, name))
                 return true;
         }
     }
     return false;
 }
 
-bool tr__disjoint(struct tr__schema *s, tr__site a, tr__site b)
+bool tr__disjoint(struct tr__schema *s, const struct tr__outline *a, const struct tr__outline *b)
 {
-    unsigned types = types_of(s, a, 0) & types_of(s, b, 0);
-    struct parts p = {.n = 0}, q = {.n = 0};
+    unsigned types = a->types & b->types;
 
-    if (types == 0)
-        return true;
-    add_parts(s, a, &p);
-    add_parts(s, b, &q);
-    if (values_disjoint(s, &p, &q))
-        return true;
-    return types == TR__TYPE_OBJECT && (objects_disjoint(s, &p, &q) || objects_disjoint(s, &q, &p));
+    return types == 0 || values_disjoint(s, &a->values, &b->values) ||
+           (types == TR__TYPE_OBJECT &&
+            (marks_disjoint(s, a, b) || refuses_required(s, &a->parts, &b->parts) ||
+             refuses_required(s, &b->parts, &a->parts)));
 }

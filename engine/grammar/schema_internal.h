@@ -77,6 +77,11 @@ struct tr__schema {
         bool anchor;
     } * named;
     uint32_t n_named, named_cap;
+    struct tr__leaf { /* schemas of scalar keywords, each of equal ones the first */
+        uint64_t hash;
+        tr__site site;
+    } * leaves; /* arena, hash table */
+    uint32_t n_leaves, leaves_cap;
     enum tr__spelling spelling;        /* of strings */
     struct tr__dfa any[TR__SPELLINGS]; /* all strings, by spelling; empty until needed */
     uint32_t any_string;               /* shared rules, TR__NONE until needed */
@@ -100,6 +105,11 @@ uint32_t tr__space(struct tr__schema *s, uint32_t next);
 /* Any string, any value: shared rules. */
 uint32_t tr__any_string(struct tr__schema *s);
 uint32_t tr__emit_any_char(struct tr__schema *s, unsigned flags, uint32_t next);
+
+/* ---- schema_leaves.c ---- */
+
+/* The first met of the schemas that say the same, if all they say is of scalars; else the site. */
+tr__site tr__leaf(struct tr__schema *s, tr__site site);
 
 /* ---- schema_refs.c ---- */
 
@@ -139,8 +149,11 @@ unsigned tr__types_named(struct tr__schema *s, tr__site schema, tr__site type);
 unsigned tr__type_of_value(const struct tr_json *v);
 /* Some type is left by the terms. */
 bool tr__possible(struct tr__schema *s, const struct tr__terms *t);
+/* What a schema is told apart by; NULL upon an error. */
+struct tr__outline;
+const struct tr__outline *tr__outline_of(struct tr__schema *s, tr__site schema);
 /* No value satisfies both, as far as is easily seen. */
-bool tr__disjoint(struct tr__schema *s, tr__site a, tr__site b);
+bool tr__disjoint(struct tr__schema *s, const struct tr__outline *a, const struct tr__outline *b);
 
 /* ---- schema_shape.c ---- */
 
@@ -209,6 +222,7 @@ uint32_t tr__emit_values(struct tr__schema *s, const struct tr__shape *shape, ui
 void tr__json_text(struct tr_buf *out, enum tr__spelling spelling, const struct tr_json *v,
                    bool sorted);
 bool tr__json_equal(const struct tr_json *a, const struct tr_json *b);
+uint64_t tr__json_hash(const struct tr_json *v); /* of equal values equal */
 /* Contents of a JSON string in its one canonical spelling. */
 void tr__json_spell(struct tr_buf *out, enum tr__spelling spelling, const char *text, size_t n);
 

@@ -11,7 +11,7 @@
 #include "engine/grammar/schema_internal.h"
 #include "engine/text/tools.h"
 
-enum { MAX_PATTERNS = 5 };
+enum { MAX_PATTERNS = 5, PROPERTY_FUEL = 100 };
 
 struct property {
     const char *name;
@@ -87,7 +87,7 @@ static struct property *property(struct object *o, const char *name, size_t byte
 {
     uint32_t at;
 
-    if (!tr__spend(o->s->b, 1) || (o->n == o->cap && !grow(o)))
+    if (!tr__spend(o->s->b, PROPERTY_FUEL) || (o->n == o->cap && !grow(o)))
         return &o->none;
     for (at = hash_of(name) & (o->table_cap - 1); o->table[at]; at = (at + 1) & (o->table_cap - 1))
         if (strcmp(o->properties[o->table[at] - 1].name, name) == 0)

@@ -18,6 +18,8 @@ void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind 
 {
     if (!tr__spend(s->b, 1 + t->n / 4))
         return;
+    if (kind == TR__TERM_IS || kind == TR__TERM_NOT)
+        site = tr__leaf(s, site);
     for (uint32_t i = 0; i < t->n; i++)
         if (same(&t->at[i], kind, site, key))
             return;
@@ -205,20 +207,38 @@ static void split_any(struct split *p, tr__site schema, enum tr__term_kind kind,
         one(p, kind, tr__keep(p->s, tr_json_at(list, i)), NULL);
 }
 
+/* Which pairs of n schemas share no value: n rows of n; NULL upon an error. */
+static const bool *disjoint_pairs(struct tr__schema *s, tr__site list, size_t n)
+{
+    const struct tr__outline **outlines;
+    bool *disjoint;
+
+    if (!tr__spend(s->b, (int64_t)(n * n)))
+        return NULL;
+    outlines = tr__alloc(s, n * sizeof(struct tr__outline *));
+    disjoint = tr__alloc(s, n * n);
+    for (size_t i = 0; outlines && i < n && s->b->r == 0; i++) {
+        tr__site site = tr__keep(s, tr_json_at(list, i));
+        outlines[i] = site ? tr__outline_of(s, site) : NULL;
+    }
+    for (size_t i = 0; outlines && disjoint && i < n && s->b->r == 0; i++)
+        for (size_t k = 0; k < i && s->b->r == 0; k++)
+            disjoint[i * n + k] = disjoint[k * n + i] = tr__disjoint(s, outlines[i], outlines[k]);
+    return s->b->r ? NULL : disjoint;
+}
+
 static void split_one(struct split *p, tr__site schema)
 {
     tr__site list = list_of(p->s, schema, "oneOf");
     size_t n = list ? tr_json_size(list) : 0;
+    const bool *disjoint = disjoint_pairs(p->s, list, n);
 
-    for (size_t i = 0; i < n && p->s->b->r == 0; i++) {
-        tr__site this = tr__keep(p->s, tr_json_at(list, i)), other;
+    for (size_t i = 0; disjoint && i < n && p->s->b->r == 0; i++) {
         begin(p);
-        add(p, TR__TERM_IS, this, NULL);
-        for (size_t k = 0; k < n && this; k++) {
-            other = k == i ? NULL : tr__keep(p->s, tr_json_at(list, k));
-            if (other && !tr__disjoint(p->s, this, other))
-                add(p, TR__TERM_NOT, other, NULL);
-        }
+        add(p, TR__TERM_IS, tr__keep(p->s, tr_json_at(list, i)), NULL);
+        for (size_t k = 0; k < n; k++)
+            if (k != i && !disjoint[i * n + k])
+                add(p, TR__TERM_NOT, tr__keep(p->s, tr_json_at(list, k)), NULL);
         end(p);
     }
 }

@@ -171,7 +171,7 @@ static bool in_list(struct tr__schema *s, const struct tr__shape *shape, uint32_
 
     if (shape->list_is_const[i])
         return tr__json_equal(list, value);
-    for (size_t k = 0; k < tr_json_size(list) && tr__spend(s->b, 4); k++) {
+    for (size_t k = 0; k < tr_json_size(list) && tr__spend(s->b, 6); k++) {
         struct tr_json v = tr_json_at(list, k);
         if (tr__json_equal(&v, value))
             return true;

@@ -342,6 +342,10 @@ def nested(n, wrap):
     return s
 
 
+def closed(i):
+    return {"type": "object", "properties": {"t": {"const": f"k{i}"}, "v": {"type": "integer"}}, "required": ["t", "v"], "additionalProperties": False}
+
+
 HOSTILE = {
     "enum of 10,000": {"enum": [f"value {i * 7919 % 100003} {i}" for i in range(10000)]},
     "5,000 properties": {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(5000)}},
@@ -357,6 +361,10 @@ HOSTILE = {
     "two patterns": {"allOf": [{"pattern": "[ab]*a[ab]{40}"}, {"pattern": "b[ab]{40}"}], "type": "string"},
     "pattern and length": {"pattern": "[ab]*a[ab]{40}", "maxLength": 500, "type": "string"},
     "oneOf of 200": {"oneOf": [{"type": "object", "properties": {"t": {"const": f"k{i}"}}, "required": ["t"]} for i in range(200)]},
+    "oneOf of 1,000 closed": {"oneOf": [closed(i) for i in range(1000)]},
+    "oneOf of 1,000 lists": {"oneOf": [{"enum": [f"{i} {k}" for k in range(9)]} for i in range(1000)]},
+    "lists without a common value": {"allOf": [{"enum": [f"{c}{i}" for i in range(1300)]} for c in "ab"]},
+    "10,000 properties": {"type": "object", "properties": {f"p{i}": {"type": "integer", "title": f"{i}"} for i in range(10000)}, "additionalProperties": False},
     "anyOf of 2,000": {"anyOf": [{"type": "object", "properties": {f"t{i}": {}}, "required": [f"t{i}"]} for i in range(2000)]},
     "names with patterns": {"patternProperties": {f"({'ab?' * i})*$": {"type": "integer"} for i in range(1, 6)}},
     "letters": {"patternProperties": {"\\p{L}x\\p{L}": True}, "additionalProperties": False, "type": "object"},
@@ -373,6 +381,26 @@ def test_hostile_is_exact_or_refused(tool, name):
     else:
         assert all(isinstance(w, str) or w in (1, -14) for w in answer["walks"]), answer["walks"]
         assert answer["bytes"] < 24 << 20
+
+
+@pytest.mark.parametrize("name, yes, no", [
+    ("oneOf of 1,000 closed", ['{"t":"k0","v":1}', '{"t":"k999","v":-7}'], ['{"t":"k1000","v":1}', '{"t":"k1","v":1,"w":1}']),
+    ("oneOf of 1,000 lists", ['"0 0"', '"999 8"'], ['"999 9"', '"1"']),
+    ("10,000 properties", ['{"p0":1,"p9999":2}', "{}"], ['{"p10000":1}', '{"p1":"x"}'])])
+def test_long_lists_are_exact(tool, name, yes, no):
+    assert tool.accepts(yes + no, kind="json_schema", text=json.dumps(HOSTILE[name])) == [True] * len(yes) + [False] * len(no)
+
+
+def test_equal_leaves_are_told_from_like_ones(tool):
+    leaves = [{"type": "integer"}, {"type": "integer", "title": "a"}, {"title": "b", "type": "integer"}, {"type": "integer", "maximum": 5},
+              {"maximum": 5.0, "type": "integer"}, {"type": "integer", "minimum": 5}, {"type": "number"}, {"type": ["integer", "null"]}, {"const": 5},
+              {"const": 7}, {"const": "5"}, {"enum": [5, 7]}, {"enum": [7]}, {"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"},
+              {"type": "string", "format": "date"}, {"type": "string", "default": 3}, {}, {"title": "x"}, {"not": {"const": 5}}, {"not": {"const": 7}}]
+    values = [5, 7, 2.5, None, "5", "a", "b", "2024-02-29"]
+    schema = {"type": "object", "properties": {f"p{i}": s for i, s in enumerate(leaves)}, "additionalProperties": False}
+    cases = [(i, v) for i in range(len(leaves)) for v in values]
+    expected = [jsonschema.Draft202012Validator(leaves[i], format_checker=CHECKER).is_valid(v) for i, v in cases]
+    assert tool.accepts([json.dumps({f"p{i}": v}, separators=(",", ":")) for i, v in cases], kind="json_schema", text=json.dumps(schema)) == expected
 
 
 def test_text_that_is_no_schema(tool):

@@ -13,27 +13,33 @@
 
 enum {
     TICK_MS = 20,       /* how often it is seen whether a drawing is there */
-    EVENT_MS = 250,     /* between two drawings */
+    EVENT_MS = 230,     /* from an event to the asking for the next */
     PATIENCE_MS = 1000, /* with a step that does not end: then the last drawing is told */
     MAX_WATCHERS = 256
 };
+
+#define EVENT_BEGIN "data: "
+#define EVENT_END   "\n\n"
 
 struct watcher {
     struct tr_list link;
     struct srv_req *req; /* a reference */
     bool once;           /* an answer, no stream */
+    bool follows;        /* it has had the last event; else the next one tells it everything */
     int64_t since;       /* loop time at which it came */
+    uint64_t from;       /* number of the drawing that was there then: it gets a later one */
 };
 
 struct srv_watch {
     uv_timer_t timer;
     struct tr_list watchers;
-    int n;
-    int64_t asked; /* loop time of the last asking */
-    uint64_t seen; /* number of the drawing that was sent last */
-    uint64_t step; /* the last that was told in an event */
-    size_t told;   /* hash of what was, but for its time */
-    struct tr_buf text;
+    int n, streams;      /* all, and those that are not once */
+    int64_t written;     /* loop time of the last event, which answers to others do not move */
+    uint64_t seen;       /* number of the last drawing */
+    uint64_t step;       /* the last that was told in an event */
+    size_t told;         /* hash of what was, but for its time */
+    struct tr_buf event; /* with the steps since the one before */
+    struct tr_buf whole; /* with all steps; written at most once a tick */
 };
 
 /* ---- what is told ---- */
@@ -43,7 +49,8 @@ static void add_number(void *arg, const char *own, const char *alias, const char
 {
     (void)alias, (void)type, (void)help;
     struct tr_buf *out = arg;
-    tr_buf_addf(out, "%s\"%s\":%.15g", out->data[out->len - 1] == '{' ? "" : ",", own, x);
+    if (!out->oom)
+        tr_buf_addf(out, "%s\"%s\":%.15g", out->data[out->len - 1] == '{' ? "" : ",", own, x);
 }
 
 static void add_facts(struct tr_buf *out, const struct srv *s)
@@ -145,6 +152,7 @@ static void add_time(struct tr_buf *out, const struct tr_engine_view *v)
 static void leave(struct srv_watch *w, struct watcher *x)
 {
     tr_list_remove(&x->link);
+    w->streams -= !x->once;
     if (--w->n == 0)
         uv_timer_stop(&w->timer);
     srv_req_unref(x->req);
@@ -163,6 +171,27 @@ static void on_stop(struct srv_req *req)
 
 static const struct srv_generator generator = {on_proceed, on_stop};
 
+/* Begins an event; returns where what changes with the engine begins. */
+static size_t add_event(struct tr_buf *out, const struct srv *s, const struct tr_engine_view *v,
+                        uint64_t after)
+{
+    tr_buf_adds(out, EVENT_BEGIN);
+    add_time(out, v);
+    size_t begin = out->len;
+    add_view(out, s, v, after);
+    tr_buf_adds(out, EVENT_END);
+    return begin;
+}
+
+/* An event that tells everything, written for the first who needs it in a tick. */
+static const struct tr_buf *whole(struct srv_watch *w, const struct srv *s,
+                                  const struct tr_engine_view *v)
+{
+    if (!w->whole.len)
+        add_event(&w->whole, s, v, 0);
+    return &w->whole;
+}
+
 /* The last thing a watcher hears. */
 static void end(struct srv_watch *w, struct watcher *x, const struct tr_engine_view *v)
 {
@@ -170,38 +199,45 @@ static void end(struct srv_watch *w, struct watcher *x, const struct tr_engine_v
     if (!x->once) {
         srv_stream_end(req, false);
     } else {
-        add_time(&req->out, v);
-        add_view(&req->out, req->srv, v, 0);
-        srv_reply(req, 200, "application/json");
+        const struct tr_buf *all = whole(w, req->srv, v);
+        if (all->oom) {
+            srv_refuse(req, SRV_PROBLEM_MEMORY, NULL, "out of memory");
+        } else {
+            size_t begin = strlen(EVENT_BEGIN);
+            tr_buf_add(&req->out, all->data + begin, all->len - begin - strlen(EVENT_END));
+            srv_reply(req, 200, "application/json");
+        }
     }
     leave(w, x);
 }
 
-static void send_event(struct srv_req *req, const struct srv_watch *w)
+/* fresh: there is something new for those who follow. */
+static void send_event(struct srv_watch *w, struct watcher *x, const struct tr_engine_view *v,
+                       bool fresh)
 {
-    if (req->out.len > req->out_pos) /* the last one was not read yet */
+    struct srv_req *req = x->req;
+    if (x->follows && !fresh)
         return;
-    tr_buf_add(&req->out, w->text.data, w->text.len);
+    const struct tr_buf *event = x->follows ? &w->event : whole(w, req->srv, v);
+    bool read = req->out.len == req->out_pos; /* the one before */
+    x->follows = read && !event->oom;
+    if (!x->follows)
+        return;
+    tr_buf_add(&req->out, event->data, event->len);
     srv_stream_flush(req);
 }
 
-/* Writes the event for all who watch; false: there is nothing new. */
+/* Writes the event for all who follow; false: there is nothing new. */
 static bool write_event(struct srv_watch *w, const struct srv *s, const struct tr_engine_view *v)
 {
-    struct tr_buf *out = &w->text;
+    struct tr_buf *out = &w->event;
     tr_buf_clear(out);
-    tr_buf_adds(out, "data: ");
-    add_time(out, v);
-    size_t begin = out->len;
-    add_view(out, s, v, w->step);
-    if (out->oom)
-        return false;
-    size_t hash = (size_t)tr_hash(out->data + begin, out->len - begin).lo;
+    size_t begin = add_event(out, s, v, w->step);
+    size_t hash = out->oom ? 0 : (size_t)tr_hash(out->data + begin, out->len - begin).lo;
     bool fresh = hash != w->told;
     w->told = hash;
     w->step = v->n_steps ? v->steps[v->n_steps - 1].number : 0;
-    tr_buf_adds(out, "\n\n");
-    return fresh && !out->oom;
+    return fresh;
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -211,18 +247,20 @@ static void on_tick(uv_timer_t *timer)
     const struct tr_engine_view *v = tr_engine_view(s->model->engine);
     int64_t now = (int64_t)uv_now(&s->loop);
     bool drawn = v->number != w->seen, over = s->state == SRV_STATE_DRAINING;
+    bool due = w->streams && now - w->written >= EVENT_MS, beat = due && drawn;
+    bool fresh = beat && write_event(w, s, v);
     w->seen = v->number;
-    bool fresh = drawn && write_event(w, s, v);
+    tr_buf_clear(&w->whole);
     TR_LIST_EACH_SAFE(struct watcher, x, &w->watchers) {
-        if (over || (x->once && (drawn || now - x->since > PATIENCE_MS)))
+        if (over || (x->once && (v->number > x->from || now - x->since > PATIENCE_MS)))
             end(w, x, v);
-        else if (fresh && !x->once)
-            send_event(x->req, w);
+        else if (beat && !x->once)
+            send_event(w, x, v, fresh);
     }
-    if (w->n && now - w->asked >= EVENT_MS) {
-        w->asked = now;
+    if (beat)
+        w->written = now;
+    else if (due)
         tr_engine_look(s->model->engine);
-    }
 }
 
 static struct srv_watch *watch_of(struct srv *s)
@@ -240,8 +278,10 @@ static struct srv_watch *watch_of(struct srv *s)
 
 void srv_watch_done(struct srv *s)
 {
-    if (s->watch)
-        tr_buf_done(&s->watch->text);
+    if (s->watch) {
+        tr_buf_done(&s->watch->event);
+        tr_buf_done(&s->watch->whole);
+    }
     free(s->watch);
     s->watch = NULL;
 }
@@ -257,24 +297,23 @@ static void begin_watching(struct srv_req *req, bool once)
     }
     if (w->n == MAX_WATCHERS) {
         free(x);
-        srv_refuse(req, SRV_PROBLEM_BUSY, NULL, "%d are watching already", MAX_WATCHERS);
+        srv_refuse(req, SRV_PROBLEM_WATCHERS, NULL, "%d are watching already", MAX_WATCHERS);
         return;
     }
-    x->req = req;
-    x->once = once;
-    x->since = (int64_t)uv_now(&s->loop);
+    uint64_t number = tr_engine_view(s->model->engine)->number;
+    if (w->n++ == 0) {
+        w->seen = number; /* it may be old */
+        uv_timer_start(&w->timer, on_tick, TICK_MS, TICK_MS);
+    }
+    *x = (struct watcher){
+        .req = req, .once = once, .since = (int64_t)uv_now(&s->loop), .from = number};
+    w->streams += !once;
     tr_list_append(&w->watchers, &x->link);
     srv_later(req, &generator, x);
-    if (!once)
+    if (once)
+        tr_engine_look(s->model->engine);
+    else
         srv_stream_begin(req);
-    if (w->n++ == 0)
-        uv_timer_start(&w->timer, on_tick, TICK_MS, TICK_MS);
-    struct tr_engine *e = s->model->engine;
-    w->seen = tr_engine_view(e)->number; /* whoever comes gets what is drawn from now on, */
-    w->told = 0;                         /* even if it is what others have */
-    w->step = 0;
-    w->asked = x->since;
-    tr_engine_look(e);
 }
 
 static void get_engine(struct srv_req *req)

@@ -29,6 +29,7 @@ const struct srv_problem_info srv_problems[SRV_N_PROBLEMS] = {
     [SRV_PROBLEM_RATE] = {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
     [SRV_PROBLEM_QUEUE] = {429, "rate_limit_error", "queue_full", "rate_limit_error"},
     [SRV_PROBLEM_BUSY] = {429, "rate_limit_error", "too_many_bodies", "rate_limit_error"},
+    [SRV_PROBLEM_WATCHERS] = {429, "rate_limit_error", "too_many_watchers", "rate_limit_error"},
     [SRV_PROBLEM_INTERNAL] = {500, SERVER, "server_error", "api_error"},
     [SRV_PROBLEM_MEMORY] = {503, SERVER, "out_of_memory", OVERLOADED},
     [SRV_PROBLEM_LOADING] = {503, SERVER, "loading", OVERLOADED},

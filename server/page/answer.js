@@ -1,5 +1,5 @@
 // One answer: how its stream is read, and how it looks while it grows.
-import { count, fill, h, seconds } from "./base.js";
+import { add, count, fill, h, seconds } from "./base.js";
 import { code, pieces, render, visible } from "./markdown.js";
 
 export const emptyAnswer = () => ({ content: "", reasoning: "", calls: [], tokens: [], finish: null });
@@ -43,7 +43,7 @@ function growing(element) {
     for (const old of shown.splice(same)) old.nodes.forEach((n) => n.remove());
     for (const text of now.slice(same)) {
       const nodes = render(text).map((n) => (typeof n === "string" ? document.createTextNode(n) : n));
-      element.append(...nodes);
+      add(element, nodes);
       shown.push({ text, nodes });
     }
   };

@@ -1,5 +1,11 @@
 // What every part of the page uses: making elements, storage that may fail, requests and event streams.
 
+// One by one: as arguments of one call, many children overflow the stack.
+export function add(e, children) {
+  for (const c of children.flat()) if (c !== null && c !== undefined && c !== false) e.append(c);
+  return e;
+}
+
 // h("button", {class: "quiet", onclick: f}, "text", element): text becomes text, never markup.
 export function h(tag, props = {}, ...children) {
   const e = document.createElement(tag);
@@ -9,28 +15,32 @@ export function h(tag, props = {}, ...children) {
     else if (name in e && typeof value !== "string") e[name] = value;
     else e.setAttribute(name, value === true ? "" : value);
   }
-  e.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
-  return e;
+  return add(e, children);
 }
 
 export function fill(e, ...children) {
-  e.replaceChildren(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
-  return e;
+  e.replaceChildren();
+  return add(e, children);
 }
+
+const base = new URL(".", document.baseURI);
+base.username = base.password = ""; // a URL with them is refused by fetch
+const own = (name) => `trinityd${base.pathname}${name}`; // one origin may have several daemons, by path
 
 export const store = {
   get(name, otherwise) {
     try {
-      const text = localStorage.getItem("trinityd." + name);
+      const text = localStorage.getItem(own(name));
       return text === null ? otherwise : JSON.parse(text);
     } catch {
       return otherwise;
     }
   },
   // false: there was no room, or nothing may be stored
-  set(name, value) {
+  set: (name, value) => store.put(name, JSON.stringify(value)),
+  put(name, text) {
     try {
-      localStorage.setItem("trinityd." + name, JSON.stringify(value));
+      localStorage.setItem(own(name), text);
       return true;
     } catch {
       return false;
@@ -48,11 +58,9 @@ export class Refused extends Error {
   }
 }
 
-const base = new URL(".", document.baseURI);
-base.username = base.password = ""; // a URL with them is refused by fetch
 let key = "";
 try {
-  key = sessionStorage.getItem("trinityd.key") || "";
+  key = sessionStorage.getItem(own("key")) || "";
 } catch { /* no storage: the key lives as long as the page */ }
 
 export const getKey = () => key;
@@ -60,7 +68,7 @@ export const getKey = () => key;
 export function setKey(value) {
   key = value.trim();
   try {
-    sessionStorage.setItem("trinityd.key", key);
+    sessionStorage.setItem(own("key"), key);
   } catch { /* as above */ }
   window.dispatchEvent(new Event("key"));
 }
@@ -92,23 +100,27 @@ export async function request(path, { body, signal } = {}) {
 
 export const getJson = async (path, options) => (await request(path, options)).json();
 
-// The data of each event of a stream. Throws Refused where the stream breaks off.
+// The data of each event of a stream. Throws Refused where the stream breaks off; whoever stops reading, ends it.
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";
-  for (;;) {
-    let part;
-    try {
-      part = await reader.read();
-    } catch (e) {
-      if (e.name === "AbortError") throw e;
-      throw new Refused(0, "The connection was lost.");
+  try {
+    for (;;) {
+      let part;
+      try {
+        part = await reader.read();
+      } catch (e) {
+        if (e.name === "AbortError") throw e;
+        throw new Refused(0, "The connection was lost.");
+      }
+      if (part.done) return;
+      const lines = part.value.split("\n");
+      lines[0] = pending + lines[0];
+      pending = lines.pop();
+      for (const line of lines) if (line.startsWith("data: ")) yield line.slice(6);
     }
-    if (part.done) return;
-    pending += part.value;
-    const lines = pending.split("\n");
-    pending = lines.pop();
-    for (const line of lines) if (line.startsWith("data: ")) yield line.slice(6);
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }
 

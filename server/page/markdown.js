@@ -3,7 +3,6 @@
 import { h } from "./base.js";
 
 const MAX_DEPTH = 8; // of lists and quotes in one another, and of marks within marks
-const MAX_SPAN = 2000; // characters between two marks: more would make long paragraphs slow
 
 // Control characters have no picture of their own; tabs and line feeds stay.
 const visible = (s) => s.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g,
@@ -26,22 +25,24 @@ function link(label, target, depth) {
 
 const isWord = (c) => c !== undefined && /[\p{L}\p{N}]/u.test(c);
 
-// Where the mark that opens at i closes, -1 = nowhere. Marks of words (snake_case) stay text.
-function closing(s, i, mark) {
+// Where the mark that opens at i closes, -1 = nowhere. Marks of words (snake_case) stay text. What can close a mark
+// does not depend on where it opens: `hopeless` has the marks that nothing closes any more, looked for once.
+function closing(s, i, mark, hopeless) {
   if (s[i + mark.length] === undefined || /\s/.test(s[i + mark.length])) return -1;
   if (mark[0] === "_" && isWord(s[i - 1])) return -1;
-  for (let at = i + mark.length + 1; (at = s.indexOf(mark, at)) >= 0 && at - i < MAX_SPAN; at++) {
+  for (let at = i + mark.length + 1; (at = s.indexOf(mark, at)) >= 0; at++) {
     const after = s[at + mark.length];
     if (/\s/.test(s[at - 1]) || (mark.length === 1 && (after === mark || s[at - 1] === mark))) continue;
     if (mark[0] === "_" && isWord(after)) continue;
     return at;
   }
+  hopeless.add(mark);
   return -1;
 }
 
 export function inline(s, depth = 0) {
   const out = [];
-  const hopeless = new Set(); // marks that do not close: looked for once, not once for each
+  const hopeless = new Set(); // marks and fences that nothing closes
   let text = "";
   const flush = () => {
     if (text) out.push(text);
@@ -80,23 +81,21 @@ export function inline(s, depth = 0) {
     }
     if (c === "h" && !isWord(s[i - 1]) && depth < MAX_DEPTH && s.startsWith("http", i)) {
       const m = /^https?:\/\/[^\s<>"'`]{1,2000}[^\s<>"'`.,;:!?)\]*_]/.exec(s.slice(i, i + 2048));
-      const a = m && link(m[0].replace(/[[\]*_~`\\]/g, "\\$&"), m[0], MAX_DEPTH - 1);
-      if (a) {
+      if (m) {
         flush();
-        out.push(a);
+        out.push(link(m[0].replace(/[[\]*_~`\\]/g, "\\$&"), m[0], MAX_DEPTH - 1) || m[0]);
         i += m[0].length;
         continue;
       }
     }
     const mark = depth < MAX_DEPTH && MARKS.find(([m]) => s.startsWith(m, i) && !hopeless.has(m));
-    const end = mark ? closing(s, i, mark[0]) : -1;
+    const end = mark ? closing(s, i, mark[0], hopeless) : -1;
     if (end > 0) {
       flush();
       out.push(h(mark[1], {}, inline(s.slice(i + mark[0].length, end), depth + 1)));
       i = end + mark[0].length;
       continue;
     }
-    if (mark && s.indexOf(mark[0], i + mark[0].length) < 0) hopeless.add(mark[0]);
     text += c;
     i++;
   }
@@ -110,11 +109,12 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +|$)/;
 const HEADING = /^ {0,3}(#{1,6}) +(.*)$/;
 const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
-const TABLE_LINE = /^ *\|?(?: *:?-+:? *\|)+(?: *:?-+:? *)?$/;
 
 const starts = (line) => FENCE.test(line) || ITEM.test(line) || HEADING.test(line) || RULE.test(line) || /^ {0,3}>/.test(line);
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((c) => c.trim());
+
+const isTableLine = (line) => line?.includes("|") && cells(line).every((c) => /^:?-+:?$/.test(c));
 
 function table(lines, i) {
   const head = cells(lines[i]);
@@ -186,7 +186,7 @@ function blocks(lines, depth = 0, tight = false) {
       const [e, end] = list(lines, i, depth);
       out.push(e);
       i = Math.max(end, i + 1);
-    } else if (line.includes("|") && TABLE_LINE.test(lines[i + 1] || "")) {
+    } else if (line.includes("|") && isTableLine(lines[i + 1])) {
       const [e, end] = table(lines, i);
       out.push(e);
       i = end;
@@ -194,7 +194,8 @@ function blocks(lines, depth = 0, tight = false) {
       let end = i + 1;
       while (end < lines.length && lines[end].trim() && !starts(lines[end])) end++;
       const parts = lines.slice(i, end).flatMap((l, n) => [...(n ? [h("br")] : []), ...inline(l.trim())]);
-      out.push(...(tight ? parts : [h("p", {}, parts)]));
+      if (tight) for (const part of parts) out.push(part);
+      else out.push(h("p", {}, parts));
       if (tight && end < lines.length && lines[end].trim() === "" && end + 1 < lines.length) out.push(h("br"));
       i = end;
     }

@@ -1,12 +1,13 @@
 // The playground: conversations, their history in the browser's own storage, and the requests that go on with them.
-import { count, events, fill, getJson, h, Refused, request, say, store } from "./base.js";
+import { add, count, events, fill, getJson, h, Refused, request, say, store } from "./base.js";
 import { answerView, emptyAnswer, take } from "./answer.js";
 import { change, drawPanel, fields, learn, settings, showExport } from "./fields.js";
 import { visible } from "./markdown.js";
 
 const MAX_CONVERSATIONS = 100; // the oldest go
+const MAX_ANSWERS = 128;       // shown side by side
 
-let all = store.get("history", []);       // newest first: { id, title, mode, messages }
+let all = stored() || [];                 // newest first: { id, title, mode, messages }
 let open = null;                          // the one that is shown
 let running = null;                       // AbortController of the request under way
 let capabilities = null;
@@ -21,14 +22,23 @@ const kept = (m) => (m.answers ? { ...m, answers: m.answers.map((a) => ({ ...a, 
 
 const deleted = new Set();                // ids, in this tab
 
+// What is in the storage, null if that is not what we put there: others of the origin can write it, too.
+function stored() {
+  const list = store.get("history", null);
+  return Array.isArray(list) ? list.filter((c) => c?.id && Array.isArray(c.messages)) : null;
+}
+
 function save() {
-  const stored = store.get("history", null); // other tabs write too; only the open one is ours
-  if (Array.isArray(stored)) all = [...all.filter((c) => c === open), ...stored.filter((c) => c.id !== open.id && !deleted.has(c.id))];
+  const others = stored(); // of other tabs, too; only the open one is ours
+  if (others) all = [...all.filter((c) => c === open), ...others.filter((c) => c.id !== open.id && !deleted.has(c.id))];
   if (open.messages.length && !deleted.has(open.id) && !all.includes(open)) all.unshift(open);
   all.length = Math.min(all.length, MAX_CONVERSATIONS);
-  const plain = all.map((c) => ({ ...c, messages: c.messages.map(kept) }));
-  let n = plain.length;
-  while (!store.set("history", plain.slice(0, n)) && n > 1) n--;
+  const texts = all.map((c) => JSON.stringify({ ...c, messages: c.messages.map(kept) }));
+  let length = texts.reduce((sum, t) => sum + t.length, 0);
+  while (!store.put("history", `[${texts.join(",")}]`) && texts.length > 1) {
+    // The oldest go, a quarter of all at a time: each try copies what is left.
+    for (const most = length * 0.75; length > most && texts.length > 1;) length -= texts.pop().length;
+  }
   store.set("open", open.id); // what found no room stays in memory
 }
 
@@ -134,7 +144,7 @@ function messageView(m, index) {
   e.append(h("div", { class: "role" }, ROLES.assistant), answersOf(m, index, raw));
   const pending = chosen(m).calls.filter((c) => !open.messages.slice(index + 1).some((x) => x.role === "tool" && x.call === c.id));
   if (!running && pending.length && !open.messages.slice(index + 1).some((x) => x.role !== "tool"))
-    e.append(...pending.map((c) => toolForm(m, c)));
+    add(e, pending.map((c) => toolForm(m, c)));
   if (!running && last) {
     e.append(h("div", { class: "row after" },
       h("button", { type: "button", class: "quiet", onclick: () => ask(m) }, "Another answer"),
@@ -260,7 +270,7 @@ async function ask(again) {
     failure.textContent = e.message;
     return;
   }
-  const n = body.n || 1;
+  const n = Math.max(1, Math.min(Math.floor(body.n) || 1, MAX_ANSWERS)); // if it is nonsense, the server says so
   for (let i = 0; i < n; i++) m.answers.push(emptyAnswer());
   if (!again) open.messages.push(m);
   if (again) m.chosen = first;
@@ -268,16 +278,17 @@ async function ask(again) {
   draw();
   save();
   say("The model answers.");
-  let due = false;
+  let due = false, rest = 0; // milliseconds: what takes long to draw is drawn less often
   const changed = () => {
     if (due) return;
     due = true;
-    requestAnimationFrame(() => {
+    setTimeout(() => requestAnimationFrame(() => {
+      const begin = performance.now(), stick = nearEnd();
       due = false;
-      const stick = nearEnd();
       for (const a of m.answers.slice(first)) views.get(a)?.update();
       if (stick) toEnd();
-    });
+      rest = 3 * (performance.now() - begin);
+    }), rest);
   };
   const begun = performance.now();
   let problem = null;

@@ -2,6 +2,7 @@
 import json
 import socket
 import threading
+import time
 
 import pytest
 from playwright.sync_api import expect
@@ -144,6 +145,114 @@ def test_many_watch_and_leave(daemon):
     assert list(events) is not None, "the stream ends in good order"
     assert d.wait() == 0
     close()
+
+
+def span(d, n, others):
+    """Seconds of the engine's clock that n events of a stream go over, while others() is done again and again."""
+    close, events = watch(d)
+    first = next(events)["now"]
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            others()
+
+    t = threading.Thread(target=work)
+    t.start()
+    for _ in range(n):
+        last = next(events)["now"]
+    stop.set()
+    t.join()
+    close()
+    return last - first
+
+
+def busy(d):
+    """A long answer, so that every drawing is new; returns what ends it."""
+    s = d.socket()
+    body = json.dumps({"prompt": "Once", "max_tokens": 3900, "ignore_eos": True, "stream": True}).encode()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return s.close
+
+
+def poll(d):
+    assert d.get("/v1/engine").status == 200
+
+
+def join_and_leave(d):
+    close, events = watch(d)
+    first = next(events)
+    assert len(first["steps"]) == min(first["metrics"]["steps_total"], 128), "whoever comes is told everything"
+    close()
+
+
+@pytest.mark.parametrize("others", [poll, join_and_leave])
+def test_others_do_not_change_a_streams_pace(daemon, others):
+    d = daemon()
+    end = busy(d)
+    harness.wait_for(lambda: engine_metrics(d)["requests_running"] == 1)
+    assert span(d, 8, lambda: others(d)) > 1, "at most four a second"
+    end()
+
+
+def test_every_step_is_told_once_whoever_comes(daemon):
+    d = daemon()
+    close, events = watch(d)
+    next(events)
+    t = threading.Thread(target=d.complete, kwargs={"prompt": "Once", "max_tokens": 600, "ignore_eos": True})
+    t.start()
+    steps = []
+    for v in events:
+        poll(d)
+        join_and_leave(d)
+        steps += [x[0] for x in v["steps"]]
+        if v["metrics"]["generated_tokens_total"] == 600 and not v["sequences"]["total"]:
+            break
+    t.join()
+    close()
+    assert steps == sorted(set(steps)) and steps[-1] == v["metrics"]["steps_total"]
+
+
+def test_who_stayed_behind_is_told_the_end(daemon):
+    """A reader who takes nothing for a while misses events, but not what is true in the end."""
+    d = daemon()
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect((d.host, d.port))
+    s.settimeout(harness.PATIENCE)
+    s.sendall(b"GET /v1/engine/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    close, events = watch(d)
+    enough = threading.Event()
+
+    def load():
+        while not enough.is_set():
+            d.complete(prompt="Once", max_tokens=40, n=100, ignore_eos=True)
+
+    t = threading.Thread(target=load)
+    t.start()
+    told = 0
+    while told < 600 * 1024:  # more than lies between the daemon and a reader who does not read
+        told += len(json.dumps(next(events)))
+    enough.set()
+    t.join()
+    time.sleep(4)  # an idle engine measures the memory's speed, and that is news: the reader comes after it
+    close()
+    last = f'"generated_tokens_total":{engine_metrics(d)["generated_tokens_total"]:.0f},'.encode()
+    with s, s.makefile("rb") as file:
+        while last not in file.readline():
+            pass
+
+
+def test_the_last_seat(daemon):
+    d = daemon()
+    open_ = [watch(d)[0] for _ in range(256)]
+    for path in ("/v1/engine", "/v1/engine/events"):
+        r = d.get(path)
+        assert r.status == 429 and r.error["code"] == "too_many_watchers" and "256" in r.error["message"]
+    open_.pop()()
+    harness.wait_for(lambda: d.get("/v1/engine").status == 200)
+    for close in open_:
+        close()
 
 
 def test_head_of_the_stream(demo):

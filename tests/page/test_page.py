@@ -118,7 +118,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         c = http.client.HTTPConnection(self.target.host, self.target.port)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {k: v for k, v in self.headers.items() if k.lower() not in ("connection", "content-length", "transfer-encoding")}
-        c.request(self.command, self.path[len("/llm"):], body or None, headers)
+        c.request(self.command, re.sub("^/llm(/other)?", "", self.path), body or None, headers)
         r = c.getresponse()
         self.send_response(r.status)
         for k, v in r.getheaders():
@@ -149,5 +149,14 @@ def test_behind_a_path_prefix(demo, visit):
         p.get_by_role("tab", name="Playground").click()
         p.get_by_role("button", name="Code").click()
         expect(p.locator("dialog pre")).to_contain_text("/llm/v1/chat/completions")
+        # another path of the origin is another daemon's: neither history nor key are shared
+        p.evaluate("import(new URL('page/base.js', document.baseURI)).then((m) => m.setKey('secret'))")
+        names = p.evaluate("[...Object.keys(localStorage), ...Object.keys(sessionStorage)]")
+        assert "trinityd/llm/history" in names and "trinityd/llm/key" in names
+        assert all(n.startswith("trinityd/llm/") for n in names)
+        p.goto(f"http://127.0.0.1:{proxy.server_port}/llm/other/")
+        p.locator(".past").wait_for()
+        expect(p.locator(".past li")).to_have_count(0)
+        assert p.evaluate("import(new URL('page/base.js', document.baseURI)).then((m) => m.getKey())") == ""
     finally:
         proxy.shutdown()

@@ -200,6 +200,11 @@ MARKDOWN = [
     ("3. a\n4. b", '<ol start="3"><li>a</li><li>b</li></ol>'),
     ("> a\n> > b", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote>"),
     ("---", "<hr>"),
+    ("**" + "long " * 600 + "way**", "<p><strong>" + "long " * 600 + "way</strong></p>"),
+    ("http://%zz*a* b", "<p>http://%zz*a* b</p>"),
+    ("a|b\n:-:|-\nc|d\n", '<div class="scroll" tabindex="0" role="region" aria-label="table"><table><thead><tr><th class="center">a</th>'
+     "<th>b</th></tr></thead><tbody><tr><td class=\"center\">c</td><td>d</td></tr></tbody></table></div>"),
+    ("a|b\n-|x", "<p>a|b<br>-|x</p>"),
     ("a\n\nb", "<p>a</p><p>b</p>"),
 ]
 
@@ -218,12 +223,118 @@ def test_markdown(demo, visit, source, want):
 
 def test_long_and_deep_markdown_ends(demo, visit):
     p = visit(demo.url)
-    for source in ("*a " * 30000, "`" * 50000, "[a](" * 20000, "> " * 20000, "- " * 20000, "_" * 50000, "|a" * 20000 + "\n" + "|-" * 20000,
+    for source in ("*a " * 30000, "`" * 50000, "[a](" * 20000, "> " * 20000, "- " * 20000, "_" * 50000, "|a" * 20000 + "\n" + "|-" * 20000, "|\n" + " " * 200000 + "x|", "http://%" * 20000,
                    "".join("  " * i + "- x\n" for i in range(300)), "#" + " " * 30000 + "x", "**a" * 20000, "~~~\n" + "x\n" * 30000):
         p.evaluate("""async (s) => {
             const m = await import(new URL("page/markdown.js", document.baseURI));
             return m.pieces(s).map(m.render).length;
         }""", source)
+
+
+def test_work_grows_as_the_text(demo, visit):
+    """What is looked at of a text, counted by the string itself: four times the text is about four times the work."""
+    p = visit(demo.url)
+    grow = """async ([unit, before, after]) => {
+        const m = await import(new URL("page/markdown.js", document.baseURI));
+        let seen = 0;
+        const real = String.prototype.indexOf;
+        String.prototype.indexOf = function (what, from = 0) {
+            const at = real.call(this, what, from);
+            seen += (at < 0 ? this.length : at) - from + 1;
+            return at;
+        };
+        const cost = (n) => {
+            seen = 0;
+            m.pieces(before + unit.repeat(n) + after).map(m.render);
+            return seen;
+        };
+        try {
+            return [cost(1000), cost(4000)];
+        } finally {
+            String.prototype.indexOf = real;
+        }
+    }"""
+    for unit, before, after in (("*a ", "", ""), ("_a ", "", ""), ("**a ", "", ""), ("*a *b ", "", "** _"), ("~~a ", "", " ~~"), ("*a _b **c ", "", " *")):
+        few, many = p.evaluate(grow, [unit, before, after])
+        assert few > 0 and many < 6 * few, unit
+
+
+def test_a_long_paragraph_is_shown(demo, visit):
+    p = visit(demo.url)
+    for source, want in (("x\n" * 70000, 70000), ("- a" + "\n  x" * 70000, 70001), ("*x* " * 70000, 1), ("\n\n".join("x" * 70000), 1)):
+        lines = p.evaluate("""async (s) => {
+            const { answerView, emptyAnswer } = await import(new URL("page/answer.js", document.baseURI));
+            const view = answerView({ ...emptyAnswer(), content: s }, {});
+            return view.element.querySelectorAll("br").length + 1;
+        }""", source)
+        assert lines == want
+
+
+def test_who_stops_reading_ends_the_stream(demo, visit):
+    p = visit(demo.url)
+    ended = p.evaluate("""async () => {
+        const { events } = await import(new URL("page/base.js", document.baseURI));
+        const ended = [];
+        for (const leave of ["throw", "break", "stay"]) {
+            let cancelled = false;
+            const body = new ReadableStream({
+                start(c) {
+                    for (const part of ["data: a\\ndata: ", "b\\n\\nda", "ta: c\\n"]) c.enqueue(new TextEncoder().encode(part));
+                    if (leave === "stay") c.close();
+                },
+                cancel() { cancelled = true; },
+            });
+            let read = "";
+            try {
+                for await (const data of events(new Response(body))) {
+                    read += data;
+                    if (leave === "break" && data === "b") break;
+                    if (leave === "throw") throw new Error("odd");
+                }
+            } catch (e) { read += "!"; }
+            await new Promise((done) => setTimeout(done));
+            ended.push([read, cancelled]);
+        }
+        return ended;
+    }""")
+    assert ended == [["a!", True], ["ab", True], ["abc", False]]
+
+
+def test_a_full_storage_is_met_in_few_tries(demo, visit):
+    """Conversations that fill the storage, then one more: the newest are kept."""
+    message = {"role": "user", "content": "x" * 45000}
+    stored = [{"id": f"c{i}", "title": f"t{i}", "mode": "chat", "messages": [message]} for i in range(100)]
+    p = visit(demo.url, expect="400", store={"trinityd/history": stored})
+    expect(p.locator(".past li")).to_have_count(100)
+    p.evaluate("""() => {
+        window.tries = [];
+        const real = Storage.prototype.setItem;
+        Storage.prototype.setItem = function (name, text) {
+            if (name.endsWith("history")) tries.push(text.length);
+            real.call(this, name, text);
+        };
+    }""")
+    set_field(p, "max_tokens", 3)
+    tell(p, "y" * 1200000)
+    answered(p)
+    tries = p.evaluate("tries")
+    kept = p.evaluate("JSON.parse(localStorage['trinityd/history']).map((c) => [c.id, c.messages.length])")
+    assert len(tries) <= 6 and max(tries) > 5 * 1024 * 1024 and tries[-1] < 5 * 1024 * 1024
+    assert kept[0][1] == 2 and [i for i, _ in kept[1:]] == [f"c{i}" for i in range(len(kept) - 1)] and len(kept) > 60
+
+
+def test_odd_settings_and_storage(demo, visit):
+    """What is in the storage or typed in as other fields may be anything: the server says so, the page goes on."""
+    p = visit(demo.url, expect="400", store={"trinityd/history": {"no": "list"}, "trinityd/open": 7})
+    for n in ("1e9", '"many"', "-1", "0", "1.5", "[2]"):
+        set_field(p, "more", f'{{"n": {n}}}')
+        tell(p, "Hello")
+        p.locator(".after").wait_for()
+        expect(p.locator(".answer .error").last).to_contain_text("n")
+        p.get_by_role("button", name="New").click()
+    p.evaluate("localStorage['trinityd/history'] = JSON.stringify([null, 3, {id: 'a'}, {id: 'b', title: 'good', mode: 'chat', messages: []}])")
+    p.reload()
+    expect(p.locator(".past li")).to_have_count(1)
 
 
 def test_long_history(demo, visit):
@@ -232,7 +343,7 @@ def test_long_history(demo, visit):
         messages.append({"role": "user", "content": f"question {i}"})
         messages.append({"role": "assistant", "answers": [{"content": f"**answer** {i}", "reasoning": "", "calls": [], "tokens": [], "finish": "stop"}]})
     stored = [{"id": "x", "title": "long", "mode": "chat", "messages": messages}]
-    p = visit(demo.url, store={"trinityd.history": stored, "trinityd.open": "x"})
+    p = visit(demo.url, store={"trinityd/history": stored, "trinityd/open": "x"})
     expect(p.locator(".message")).to_have_count(200)
     expect(p.get_by_text("answer 99")).to_be_in_viewport()
     set_field(p, "max_tokens", 3)

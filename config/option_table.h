@@ -140,6 +140,11 @@
     X(INT, seed, "0", NULL, 0, 2147483647, TR_FOR_GENERATE, 0, "equal seeds give equal answers")   \
     X(INT, reference, "0", NULL, 0, 4096, TR_FOR_CHECK, 0,                                         \
       "also compare this many tokens with a dense fp32 pass; needs the weights in fp32 in memory") \
+    X(BOOL, self_test, "false", NULL, 0, 0, TR_FOR_CHECK, 0,                                       \
+      "compare a prompt longer than the window with a dense fp32 pass, and fail beyond a "         \
+      "tolerance; needs the weights in fp32 in memory")                                            \
+    X(BOOL, tensors, "false", NULL, 0, 0, TR_FOR_CHECK, 0,                                         \
+      "also list every tensor: name, shape, type as stored and as kept")                           \
     X(SIZE, memory, "none", "none", 1, TR_OPTION_MAX_SIZE, TR_FOR_CHECK, 0,                        \
       "also say what fits into a machine with this much memory")                                   \
     X(LIST, prefill, "512", NULL, 0, 0, TR_FOR_BENCH, 0, "prompt lengths to measure")              \

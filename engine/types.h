@@ -50,6 +50,20 @@ struct tr_page_map {
     struct tr_page_cell cells[TR_PAGE_CELLS];
 };
 
+/* A tensor of a checkpoint; everything is borrowed for the call that tells it. */
+struct tr_tensor_facts {
+    const char *name, *file;
+    const char *stored; /* the format's word for its type */
+    /* The type in memory; two of a table that is head as well: "bf16+q8_0". "part": of a quantised
+     * matrix. "unused": no weight is read from it, and its values were not looked at. */
+    const char *kept;
+    const uint64_t *dims; /* [n_dims], outermost first */
+    int n_dims;
+    bool zero; /* every value, of what is not a bias */
+    uint64_t nans, infinities;
+};
+typedef void (*tr_tensor_fn)(void *arg, const struct tr_tensor_facts *facts);
+
 /* How far a load is: done and total bytes. Called on the thread that loads. */
 typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
 

@@ -69,4 +69,9 @@ const struct tr_engine_view *tr_engine_view(struct tr_engine *e);
 /* For each layer whether it is global. */
 bool tr_engine_layer_is_global(const struct tr_engine *e, int layer);
 
+/* Opens a checkpoint beside whatever serves, reads every value and tells what its tensors are, in
+ * the order of their names. `kept` is as `weights` asks. */
+TR_NODISCARD int tr_engine_survey(const char *model, enum tr_weights_choice weights,
+                                  tr_tensor_fn fn, void *arg, struct tr_err *err);
+
 #endif

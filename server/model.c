@@ -8,6 +8,7 @@
 #include "server/call/defaults.h"
 #include "server/load.h"
 #include "server/log.h"
+#include "server/probe.h"
 
 /* A copy: workers look at them while the options may be read again. */
 static int take_names(struct srv_model *m, const struct tr_strings *given)
@@ -43,6 +44,17 @@ static int take_defaults(struct srv_model *m, const char *option, struct tr_err 
     return 0;
 }
 
+/* Whether text becomes the prompt that it should. */
+static int probe(const struct srv_model *m, struct tr_err *err)
+{
+    struct srv_probe p;
+    int r = srv_probe(&p, m->tokenizer, m->chat, err);
+    if (p.refused.code)
+        srv_log(SRV_LOG_WARN, NULL, "the chat template refuses a plain question: %s",
+                p.refused.msg);
+    return r;
+}
+
 int srv_model_open(struct srv_model **ret, const struct tr_options *o,
                    const struct tr_engine_options *eo, struct tr_err *err)
 {
@@ -58,6 +70,8 @@ int srv_model_open(struct srv_model **ret, const struct tr_options *o,
         m->tokenizer = tr_engine_tokenizer(m->engine);
         r = take_defaults(m, o->generation_defaults, err);
     }
+    if (r == 0)
+        r = probe(m, err);
     if (r == 0 &&
         (take_names(m, &o->served_model_name) < 0 || tr_grammar_cache_open(&m->grammars) < 0))
         r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");

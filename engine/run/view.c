@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "config/clock.h"
+#include "engine/checkpoint/survey.h"
+#include "engine/machine/machine.h"
+#include "engine/machine/pool.h"
 #include "engine/machine/sweep.h"
 #include "engine/run/run.h"
 
@@ -191,4 +194,15 @@ void tr__view_draw(struct tr_engine *e)
     draw_sequences(e, v);
     draw_steps(e, v);
     e->view.mine = atomic_exchange(&e->view.between, e->view.mine | IS_NEW) & ~IS_NEW;
+}
+
+int tr_engine_survey(const char *model, enum tr_weights_choice weights, tr_tensor_fn fn, void *arg,
+                     struct tr_err *err)
+{
+    struct tr_pool *pool = NULL;
+    int r = tr_pool_open(&pool, tr_default_threads(TR_CGROUP_ROOT), err);
+    if (r == 0)
+        r = tr_survey(model, weights, pool, fn, arg, err);
+    tr_pool_close(pool);
+    return r;
 }

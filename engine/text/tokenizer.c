@@ -268,6 +268,11 @@ int32_t tr_tokenizer_pad(const struct tr_tokenizer *t)
     return t->pad;
 }
 
+bool tr_tokenizer_is_exact(const struct tr_tokenizer *t)
+{
+    return !t->drops;
+}
+
 bool tr_tokenizer_adds_bos(const struct tr_tokenizer *t)
 {
     return t->bos >= 0 && t->prefix.n > 0 && t->prefix.ids[0] == t->bos;

@@ -95,6 +95,8 @@ bool tr_tokenizer_adds_bos(const struct tr_tokenizer *t);
 /* End-of-generation ids: eos of generation_config (else config) and tokenizer_config, <|im_end|>,
  * <|end_of_text|>, <|begin_of_text|> where they exist. Ascending. */
 const int32_t *tr_tokenizer_eog(const struct tr_tokenizer *t, int *ret_n);
+/* Whether every text comes back from its ids: bytes of a text are never changed or dropped. */
+bool tr_tokenizer_is_exact(const struct tr_tokenizer *t);
 /* The chat template source of the checkpoint folder, NULL if none. */
 const char *tr_tokenizer_chat_template(const struct tr_tokenizer *t);
 /* The one for chats with tools (the template named tool_use), if it is another; NULL = none. */

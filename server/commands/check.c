@@ -1,18 +1,20 @@
 /*
  * `trinityd check`: loads a checkpoint as the daemon would, every check included, and says what it
- * is; with --reference, also how far the engine's answers are from a dense pass in fp32.
+ * is, whether its values and its tokenizer can be right, and, if asked, how far the engine's
+ * answers are from a dense pass in fp32.
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/json.h"
 #include "engine/text/tokenizer.h"
 #include "engine/view.h"
-#include "server/commands/ask.h"
 #include "server/commands/commands.h"
+#include "server/commands/compare.h"
+#include "server/commands/survey.h"
 #include "server/load.h"
+#include "server/probe.h"
 
 static void print_lines(const char *name, const char *line)
 {
@@ -198,87 +200,167 @@ static void add_all(struct tr_buf *out, struct tr_engine *e, const struct tr_opt
     }
 }
 
-/* Prompt logprobs as the engine delivers them. */
-struct answer {
-    struct srv_ask ask; /* its mutex guards the rest */
-    int n;
-    double *logprobs; /* [n - 1] of each next token */
-    int32_t *best;    /* [n - 1] */
+/* ---- what is tried ---- */
+
+struct findings {
+    struct srv_survey survey;
+    struct srv_probe probe;
+    struct srv_distance reference, test; /* no tokens: not asked for */
 };
 
-static void on_event(void *arg, const struct tr_event *event)
-{
-    struct answer *a = arg;
-    if (event->kind == TR_EVENT_PROMPT && event->position > 0 && event->position < a->n) {
-        a->logprobs[event->position - 1] = (double)event->logprob;
-        a->best[event->position - 1] = event->n_top ? event->top[0].id : -1;
-    }
-}
+/* The largest mean distance of logprobs that the self-test allows. Where both sides compute in fp32
+ * they differ by some 1e-5; a window that is off by one, by far more. */
+#define TOLERANCE 1e-3
 
-static int ask_engine(struct tr_engine *e, struct answer *a, struct tr_err *err)
+/* A prompt beyond the window by a step and its pages, so that local pages are dropped on the way;
+ * through pages, and dense, both in fp32. */
+static int self_test(struct findings *f, const struct tr_engine_info *i, const struct tr_options *o,
+                     struct tr_err *err)
 {
-    struct tr_job *job = srv_ask_job(srv_ask_ids(e, a->n, 0), a->n);
-    if (job)
-        job->prompt_logprobs = 1;
-    int r = srv_ask_submit(&a->ask, e, job, err);
-    return r < 0 ? r : srv_ask_wait(&a->ask, err);
-}
-
-/* How far the engine's logprobs are from those of the dense fp32 pass. */
-struct distance {
-    double mean, worst;
-    int agree; /* best tokens that are the same */
-};
-
-static int compare(struct tr_engine *e, struct answer *a, const char *model, struct distance *ret,
-                   struct tr_err *err)
-{
-    int n = a->n - 1;
-    int32_t *tokens = srv_ask_ids(e, a->n, 0);
-    double *logprobs = calloc((size_t)a->n, sizeof *logprobs);
-    int32_t *best = calloc((size_t)a->n, sizeof *best);
-    int r = tokens && logprobs && best ? ask_engine(e, a, err)
-                                       : tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
-    if (r == 0)
-        r = tr_engine_reference(model, tr_engine_tokenizer(e), tokens, a->n, logprobs, best, err);
-    if (r == 0) {
-        for (int i = 0; i < n; i++) {
-            double d = fabs(logprobs[i] - a->logprobs[i]);
-            ret->worst = fmax(ret->worst, d);
-            ret->mean += d / n;
-            ret->agree += best[i] == a->best[i];
-        }
-    }
-    free(tokens);
-    free(logprobs);
-    free(best);
+    struct srv_answer a = SRV_ANSWER_INIT(&a);
+    struct tr_options plain = *o;
+    struct tr_engine *e;
+    int n = TR_MIN(i->window + i->max_batch_tokens + 2 * i->page_tokens, i->context_length - 1);
+    if (n <= i->window || n < 2)
+        return tr_err_set(err, TR_ENOFIT, "self_test",
+                          "self_test: no prompt can be longer than the window of %d", i->window);
+    plain.weights = TR_WEIGHTS_F32;
+    plain.kv_type = TR_KV_F32;
+    plain.kv_cache = 8 * sequence_bytes(i, n) + (1 << 20);
+    plain.packed_cache = NULL;
+    int r = srv_ask_open(&e, &plain, &a.ask, err);
+    if (r < 0)
+        return r;
+    r = srv_answer_compare(&a, e, o->model, n, &f->test, err);
+    tr_engine_close(e);
     return r;
 }
 
-static int tell(struct tr_engine *e, const struct tr_options *o, struct answer *a,
+static int find_out(struct findings *f, struct tr_engine *e, const struct tr_options *o,
+                    struct srv_answer *a, struct tr_err *err)
+{
+    const struct tr_engine_info *i = tr_engine_info(e);
+    struct tr_chat *chat = NULL;
+    int n = o->reference > 0 ? TR_MAX(o->reference, 2) : 0;
+    int r = srv_survey(&f->survey, o, err);
+    if (r == 0)
+        r = srv_chat_open(&chat, o, e, err);
+    if (r == 0)
+        r = srv_probe(&f->probe, tr_engine_tokenizer(e), chat, err);
+    tr_chat_close(chat);
+    if (r == 0 && n > 0)
+        r = srv_answer_compare(a, e, o->model, n, &f->reference, err);
+    return r == 0 && o->self_test ? self_test(f, i, o, err) : r;
+}
+
+static void print_distance(const char *name, const struct srv_distance *d)
+{
+    printf("%-13s %d tokens in fp32: logprobs differ by %.2g on average, %.2g at most; "
+           "best token equal at %d\n",
+           name, d->tokens, d->mean, d->worst, d->agree);
+}
+
+static void print_findings(const struct findings *f)
+{
+    const struct srv_probe *p = &f->probe;
+    if (p->exact)
+        printf("tokenizer     %d texts in as many scripts and %d added tokens come back as they "
+               "went in\n",
+               p->texts, p->specials);
+    else
+        printf("tokenizer     changes or drops bytes of a text: not tried\n");
+    if (p->rendered)
+        printf("template      makes %d tokens of a question\n", p->rendered);
+    else if (p->refused.code)
+        print_lines("warning", p->refused.msg);
+    if (f->survey.zero.n)
+        printf("warning       all values are zero in %d %s: %s%s\n", f->survey.zero.n,
+               f->survey.zero.n == 1 ? "tensor" : "tensors", f->survey.zero.names.data,
+               f->survey.zero.n > f->survey.zero.shown ? " and others" : "");
+    if (f->reference.tokens)
+        print_distance("reference", &f->reference);
+    if (f->test.tokens) {
+        print_distance("self-test", &f->test);
+        printf("%-13s both passes compute in fp32: up to %g on average is rounding\n", "",
+               TOLERANCE);
+    }
+    fputs(f->survey.tensors.len ? f->survey.tensors.data : "", stdout);
+}
+
+static void add_fault(struct tr_buf *out, const char *name, const struct srv_survey_fault *f)
+{
+    tr_buf_addf(out, ", \"%s\": [%s]", name, f->n ? f->names.data : "");
+}
+
+static void add_distance(struct tr_buf *out, const char *name, const struct srv_distance *d)
+{
+    if (d->tokens)
+        tr_buf_addf(out,
+                    ", \"%s_tokens\": %d, \"%s_mean_difference\": %.15g, "
+                    "\"%s_worst_difference\": %.15g, \"%s_same_best\": %d",
+                    name, d->tokens, name, d->mean, name, d->worst, name, d->agree);
+}
+
+static void add_findings(struct tr_buf *out, const struct findings *f)
+{
+    tr_buf_addf(out, ", \"tokenizer_exact\": %s", f->probe.exact ? "true" : "false");
+    add_number(out, "tokenizer_texts", f->probe.texts);
+    add_number(out, "tokenizer_added", f->probe.specials);
+    add_number(out, "template_tokens", f->probe.rendered);
+    if (f->probe.refused.code)
+        add_text(out, "template_error", f->probe.refused.msg, strlen(f->probe.refused.msg));
+    add_fault(out, "zero_tensors", &f->survey.zero);
+    add_fault(out, "nan_tensors", &f->survey.nan);
+    add_fault(out, "infinite_tensors", &f->survey.infinite);
+    add_distance(out, "reference", &f->reference);
+    add_distance(out, "self_test", &f->test);
+    if (f->test.tokens)
+        add_number(out, "self_test_tolerance", TOLERANCE);
+    if (f->survey.list)
+        tr_buf_addf(out, ", \"tensors\": [%s]", f->survey.tensors.data);
+}
+
+/* ---- what is wrong: one line for each kind ---- */
+
+static int blame(const char *model, const char *what, const struct srv_survey_fault *f)
+{
+    if (f->n == 0)
+        return 0;
+    const char *more = !f->shown || f->n == f->shown ? "" : " and others";
+    fprintf(stderr, "trinityd: %s: %s in %d %s: %s%s\n", model, what, f->n,
+            f->n == 1 ? "tensor" : "tensors", f->names.data, more);
+    return -1;
+}
+
+static int judge(const struct findings *f, const struct tr_options *o)
+{
+    int r = blame(o->model, "values that are no number (NaN)", &f->survey.nan);
+    r |= blame(o->model, "infinite values", &f->survey.infinite);
+    if (f->test.tokens && !(f->test.mean <= TOLERANCE)) {
+        fprintf(stderr,
+                "trinityd: %s: self-test: logprobs differ by %.2g on average from the dense pass, "
+                "beyond %g\n",
+                o->model, f->test.mean, TOLERANCE);
+        r = -1;
+    }
+    return r;
+}
+
+static int tell(struct tr_engine *e, const struct findings *f, const struct tr_options *o,
                 struct tr_err *err)
 {
-    struct distance d = {0};
     struct tr_buf out = {0};
-    if (o->json)
+    if (o->json) {
         add_all(&out, e, o);
-    else
+        add_findings(&out, f);
+        tr_buf_addc(&out, '}');
+    } else {
         describe(e, o);
-    int r = a->n ? compare(e, a, o->model, &d, err) : 0;
-    if (r == 0 && a->n && o->json) {
-        add_number(&out, "reference_tokens", a->n - 1);
-        add_number(&out, "reference_mean_difference", d.mean);
-        add_number(&out, "reference_worst_difference", d.worst);
-        add_number(&out, "reference_same_best", d.agree);
-    } else if (r == 0 && a->n) {
-        printf("reference     %d tokens in fp32: logprobs differ by %.2g on average, %.2g at most; "
-               "best token equal at %d\n",
-               a->n - 1, d.mean, d.worst, d.agree);
+        print_findings(f);
     }
-    if (r == 0 && out.oom)
-        r = tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
+    int r = out.oom ? tr_err_set(err, TR_ENOMEM, NULL, "out of memory") : 0;
     if (r == 0 && o->json)
-        printf("%s}\n", out.data);
+        puts(out.data);
     tr_buf_done(&out);
     return r;
 }
@@ -287,19 +369,20 @@ int srv_check(const struct tr_options *o)
 {
     struct tr_engine *e;
     struct tr_err err;
-    struct answer a = {.ask = SRV_ASK_INIT(on_event, &a),
-                       .n = o->reference > 0 ? TR_MAX(o->reference, 2) : 0};
-    a.logprobs = calloc((size_t)a.n + 1, sizeof *a.logprobs);
-    a.best = calloc((size_t)a.n + 1, sizeof *a.best);
-    int r = a.logprobs && a.best ? srv_ask_open(&e, o, &a.ask, &err)
-                                 : tr_err_set(&err, TR_ENOMEM, NULL, "out of memory");
+    struct findings f = {0};
+    struct srv_answer a = SRV_ANSWER_INIT(&a);
+    int r = srv_ask_open(&e, o, &a.ask, &err);
+    int fault = 0;
     if (r == 0) {
-        r = tell(e, o, &a, &err);
+        r = find_out(&f, e, o, &a, &err);
+        if (r == 0)
+            r = tell(e, &f, o, &err);
+        if (r == 0)
+            fault = judge(&f, o);
         tr_engine_close(e);
     }
     if (r < 0)
         fprintf(stderr, "trinityd: %s\n", err.msg);
-    free(a.logprobs);
-    free(a.best);
-    return r < 0 ? 1 : 0;
+    srv_survey_done(&f.survey);
+    return r < 0 || fault < 0 ? 1 : 0;
 }

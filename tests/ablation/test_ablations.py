@@ -137,6 +137,15 @@ def test_golden_test_notices(tree, name):
     assert (run.returncode == 0) == (name == "nothing"), run.stdout[-2000:] + run.stderr[-2000:]
 
 
+@pytest.mark.parametrize("name", ["window W - 1", "window W + 1"])
+def test_self_test_notices(tree, name):
+    with broken(tree, name):
+        make(tree, "build/trinityd")
+        run = subprocess.run([tree / "build" / "trinityd", "check", "--model", harness.DEMO, "--self-test"], cwd=tree,
+                             capture_output=True, text=True, check=False)
+    assert run.returncode == 1 and "self-test: logprobs differ by" in run.stderr, run.stdout + run.stderr
+
+
 @pytest.mark.parametrize("ask", [questions.about_stories, questions.about_lists])
 def test_answers_need_layers_without_positions(tree, ask):
     """With RoPE on the global layers most facts that lie far outside the window are lost."""

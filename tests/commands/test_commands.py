@@ -111,6 +111,92 @@ def test_check_plans_for_a_machine():
                      r.stdout, re.M)
 
 
+def stored(folder):
+    """The header of the checkpoint's one file of weights, and where the values begin."""
+    data = (folder / "model.safetensors").read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + n])
+    header.pop("__metadata__", None)
+    return header, 8 + n
+
+
+def test_check_lists_tensors():
+    header, _ = stored(harness.DEMO)
+    r = harness.run("check", "--json", "--tensors", "--weights=q8_0")
+    assert r.returncode == 0, r.stderr
+    told = json.loads(r.stdout)
+    assert {t["name"]: (t["shape"], t["stored"]) for t in told["tensors"]} == \
+        {name: (t["shape"], t["dtype"]) for name, t in header.items()}
+    kept = {t["name"]: t["kept"] for t in told["tensors"]}
+    assert kept["model.embed_tokens.weight"] == "bf16" and kept["model.norm.weight"] == "f32"
+    assert kept["model.layers.5.mlp.experts.7.up_proj.weight"] == kept["lm_head.weight"] == "q8_0"
+    assert told["zero_tensors"] == told["nan_tensors"] == told["infinite_tensors"] == []
+    lines = [line.split() for line in harness.run("check", "--tensors").stdout.splitlines() if line.startswith("tensor ")]
+    assert len(lines) == len(header) and ["tensor", "lm_head.weight", "[1024,", "128]", "BF16", "bf16"] in lines
+
+
+def put(name, values):
+    """Writes BF16 values over the first of a tensor; None: zeros over all."""
+    def change(folder):
+        header, base = stored(folder)
+        begin, end = header[name]["data_offsets"]
+        data = bytes(end - begin) if values is None else b"".join(v.to_bytes(2, "little") for v in values)
+        with open(folder / "model.safetensors", "r+b") as f:
+            f.seek(base + begin)
+            f.write(data)
+    return change
+
+
+NAN, INFINITE = 0x7fc1, 0xff80
+
+
+@pytest.mark.parametrize("name,values,word,kind", [
+    ("model.layers.3.mlp.experts.2.up_proj.weight", [NAN], "NaN", "nan_tensors"),
+    ("model.layers.2.self_attn.o_proj.weight", [0, INFINITE], "infinite", "infinite_tensors"),
+])
+def test_check_refuses_values(tmp_path, name, values, word, kind):
+    folder = damaged_demo(tmp_path / "m", put(name, values))
+    r = harness.run("check", f"--model={folder}", "--weights=bf16")
+    line = one_line_error(r, 1)
+    assert word in line and f"in 1 tensor: {name}" in line
+    r = harness.run("check", f"--model={folder}", "--weights=bf16", "--json")
+    assert r.returncode == 1
+    told = json.loads(r.stdout)
+    assert told.pop(kind) == [name]
+    assert not any(told[k] for k in ("zero_tensors", "nan_tensors", "infinite_tensors") if k in told)
+
+
+def test_check_warns_of_zeros(tmp_path):
+    name = "model.layers.1.self_attn.gate_proj.weight"
+    r = harness.run("check", f"--model={damaged_demo(tmp_path / 'm', put(name, None))}")
+    assert r.returncode == 0 and r.stderr == ""
+    assert f"warning       all values are zero in 1 tensor: {name}\n" in r.stdout
+
+
+def test_check_tries_tokenizer_and_template(tmp_path, daemon):
+    added = len(json.loads((harness.DEMO / "tokenizer.json").read_text())["added_tokens"])
+    told = json.loads(harness.run("check", "--json").stdout)
+    assert told["tokenizer_exact"] is True and told["tokenizer_texts"] >= 12
+    assert told["tokenizer_added"] == added > 0 and told["template_tokens"] > 0
+    sulky = tmp_path / "template.jinja"
+    sulky.write_text("{% if messages[0].role != 'system' %}{{ raise_exception('a system message first') }}{% endif %}")
+    folder = damaged_demo(tmp_path / "m", lambda f: shutil.copy(sulky, f / "chat_template.jinja"))
+    r = harness.run("check", f"--model={folder}")
+    assert r.returncode == 0 and "warning       " in r.stdout and "a system message first" in r.stdout
+    with daemon(model=folder) as d:
+        d.wait_log("refuses a plain question.*a system message first")
+
+
+def test_self_test():
+    """Longer than the window of 32, in whatever types the daemon would serve."""
+    r = harness.run("check", "--self-test", "--json", "--weights=q4_0", "--kv-type=q8", "--max-batch-tokens=48")
+    assert r.returncode == 0, r.stderr
+    told = json.loads(r.stdout)
+    assert told["self_test_tokens"] == 32 + 48 + 2 * told["page_tokens"] - 1
+    assert told["self_test_mean_difference"] < told["self_test_tolerance"] and told["weights"] == "q4_0"
+    assert "window" in one_line_error(harness.run("check", "--self-test", "--context-length=32"), 1)
+
+
 def damaged_demo(folder, change):
     shutil.copytree(harness.DEMO, folder)
     change(folder)

@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "server/call": rf"{LOW}|{FACE}|{TOP}|server/http/",
     "server/api": rf"{LOW}|{FACE}|{TOP}|server/(http|call|batch)/",
     "server/batch": rf"{LOW}|server/(log|http/inbox)\.h",
-    "server/commands": rf"{LOW}|{FACE}|server/(load|log|loop)\.h|server/batch/",
+    "server/commands": rf"{LOW}|{FACE}|server/(load|log|loop|probe)\.h|server/batch/",
 }
 # One file's one header from another room, and why.
 EXCEPT = {

@@ -22,6 +22,7 @@
     X(CANCELED, "canceled")                                                                        \
     X(NOTFOUND, "not found")                                                                       \
     X(UNSUPPORTED, "not supported")                                                                \
+    X(FULL, "no room on the disk")                                                                 \
     X(INTERNAL, "internal error")
 
 enum tr_err_index {

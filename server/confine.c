@@ -191,6 +191,10 @@ static void allow_all(const struct files *f, const struct tr_options *o)
     }
     if (o->snapshot_dir)
         allow(f, o->snapshot_dir, LL_WRITE);
+    if (o->batch_dir) {
+        (void)mkdir(o->batch_dir, 0700); /* likewise */
+        allow(f, o->batch_dir, LL_WRITE);
+    }
     if (o->unix_socket) { /* taken away at the end */
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s", o->unix_socket);

@@ -13,6 +13,7 @@
 
 #include "config/clock.h"
 #include "server/api/engine_view.h"
+#include "server/batch/store.h"
 #include "server/call/call.h"
 #include "server/call/outbox.h"
 #include "server/confine.h"
@@ -422,7 +423,11 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     int r = srv_keys_read(&s->keys, options, routes, n_routes, NULL, &s->error);
     if (r == 0)
         r = inbox ? 0 : srv_listen_bind(s->listen, options, &s->error);
-    if (r == 0 && (r = srv_confine_start(options, &s->error)) < 0)
+    if (r == 0)
+        r = srv_confine_start(options, &s->error);
+    if (r == 0 && options->batch_dir)
+        r = srv_store_open(&s->store, options->batch_dir, options->batch_quota, &s->error);
+    if (r < 0)
         srv_listen_stop(s->listen);
     srv_log_start(); /* the first thread */
     bool looping = r == 0;
@@ -446,6 +451,7 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
         srv_log(SRV_LOG_INFO, NULL, "ended");
     srv_log_stop(LAST_WORDS_MS);
     int status = r == 0 ? 0 : s->keys ? 1 : 2;
+    srv_store_close(s->store);
     srv_keys_free(s->keys);
     srv_inbox_done(&d->inbox);
     free(d);

@@ -27,6 +27,7 @@ struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
 struct srv_route;
+struct srv_store;
 struct srv_watch;
 
 enum srv_state {
@@ -66,6 +67,7 @@ struct srv {
     uint64_t hash_key[2];    /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
     struct srv_inbox *inbox; /* what threads of this process ask */
+    struct srv_store *store; /* files and batches; NULL: off */
     struct srv_watch *watch; /* who looks at the engine; NULL until somebody does */
 
     struct tr_list conns;    /* all connections */

@@ -75,8 +75,9 @@ static void add_operation(struct tr_buf *out, const struct srv *s, const struct 
     if (r->flags & SRV_ROUTE_OPEN)
         tr_buf_adds(out, ",\"security\":[]");
     if (strcmp(method, "post") == 0) {
-        tr_buf_adds(out, ",\"requestBody\":{\"required\":true,\"content\":{\"application/json\":"
-                         "{\"schema\":");
+        tr_buf_adds(out, ",\"requestBody\":{\"required\":true,\"content\":{");
+        tr_buf_addf(out,
+                    "\"%s\":{\"schema\":", r->piece ? "multipart/form-data" : "application/json");
         add_body(out, s, r);
         tr_buf_adds(out, "}}}");
     }

@@ -5,6 +5,7 @@
 #include "server/api/chat.h"
 #include "server/api/completions.h"
 #include "server/api/engine_view.h"
+#include "server/api/files.h"
 #include "server/api/messages.h"
 #include "server/api/openapi.h"
 #include "server/api/page.h"
@@ -23,6 +24,7 @@ const struct srv_route *const srv_routes[] = {
     &srv_ping_route,        &srv_version_route,        &srv_metrics_route,
     &srv_openapi_route,     &srv_page_route,           &srv_page_file_route,
     &srv_engine_route,      &srv_engine_events_route,  &srv_usage_route,
+    &srv_files_route,       &srv_file_route,
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
 _Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");

@@ -279,7 +279,7 @@ static void on_timer(uv_timer_t *timer)
         end_stalled(c);
         return;
     }
-    bool silent = req && ms == 0 && req->phase == SRV_PHASE_SENDING && !req->ended;
+    bool silent = req && ms == 0 && !req->sized && req->phase == SRV_PHASE_SENDING && !req->ended;
     if (silent && o->stream_ping > 0 && now - c->since >= o->stream_ping) {
         tr_buf_adds(&req->out, ": ping\n\n");
         srv_conn_wake(c);

@@ -25,6 +25,7 @@
 enum { RESERVE_MAX = 1 << 20 };
 enum {
     HOST_BYTES = 512,
+    PIECE = 256 * 1024,      /* of a body that goes elsewhere */
     SMALL_BODY = 64 * 1024,  /* so much of a body is taken however many others are held */
     STREAM_BLOCK = 4096,     /* libmicrohttpd's buffer for HTTP/1.0 streams */
     ANSWER_BLOCK = 64 * 1024 /* a longer answer is handed over in such pieces: its progress shows */
@@ -42,14 +43,29 @@ static enum srv_method method_of(const char *name)
     return (enum srv_method)i;
 }
 
+/* Its body goes elsewhere, piece by piece. */
+static bool goes_on(const struct srv_req *req)
+{
+    return req->route && req->route->piece && req->method == SRV_METHOD_POST;
+}
+
+static uint64_t longest_body(const struct srv_req *req, const char **option)
+{
+    const struct tr_options *o = req->srv->options;
+    *option = goes_on(req) ? "max_file" : "max_body";
+    return goes_on(req) ? o->max_file + PIECE : o->max_body;
+}
+
 /* Whether so long a body is read; as srv_route_admit. */
 static bool admit_body(struct srv_req *req, bool *now)
 {
-    if (req->length <= req->srv->options->max_body)
+    const char *option;
+    uint64_t most = longest_body(req, &option);
+    if (req->length <= most)
         return true;
     *now = *now || req->length > SWALLOW_MAX;
-    srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL, "the body is larger than %llu bytes (max_body)",
-               (unsigned long long)req->srv->options->max_body);
+    srv_refuse(req, SRV_PROBLEM_TOO_LARGE, NULL, "the body is larger than %llu bytes (%s)",
+               (unsigned long long)most, option);
     return false;
 }
 
@@ -70,8 +86,9 @@ static bool keep_head(struct srv_req *req, const struct srv_head *head, const ch
     req->close = req->chunked && SRV_HEAD_LAX_CHUNKS;
     req->asked_headers = head->request_headers ? strdup(head->request_headers) : NULL;
     req->if_none_match = head->if_none_match ? strdup(head->if_none_match) : NULL;
+    req->media = head->content_type ? strdup(head->content_type) : NULL;
     return !origin == !req->origin && !head->request_headers == !req->asked_headers &&
-           !head->if_none_match == !req->if_none_match;
+           !head->if_none_match == !req->if_none_match && !head->content_type == !req->media;
 }
 
 /* The path of a target that may be absolute, as clients send it to what they take for a proxy; its
@@ -128,18 +145,28 @@ static void refuse_rest(struct srv_req *req, enum srv_problem why, const char *t
     req->phase = SRV_PHASE_BODY;
 }
 
+/* What has come goes to a worker of the route's; the rest waits for it in the socket. */
+static void hand_on(struct srv_req *req)
+{
+    req->busy = true;
+    req->route->piece(req);
+    if (req->busy)
+        srv_conn_suspend(req->conn);
+}
+
 static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n)
 {
     struct srv *s = req->srv;
+    const char *option;
     req->received += n;
-    if (req->received > SWALLOW_MAX)
-        return MHD_NO;
+    if (req->received > longest_body(req, &option)) {
+        if (req->received > SWALLOW_MAX)
+            return MHD_NO;
+        if (!req->discard)
+            refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body, max_file)");
+    }
     if (req->discard)
         return MHD_YES;
-    if (req->received > s->options->max_body) {
-        refuse_rest(req, SRV_PROBLEM_TOO_LARGE, "the body is too large (max_body)");
-        return MHD_YES;
-    }
     if (req->received > SMALL_BODY && !srv_bodies_admit(req, n)) {
         refuse_rest(req, SRV_PROBLEM_BUSY, "too many large requests at the same time");
         return MHD_YES;
@@ -151,7 +178,24 @@ static enum MHD_Result take_body(struct srv_req *req, const char *data, size_t n
     s->body_bytes += n;
     if (req->body.oom)
         refuse_rest(req, SRV_PROBLEM_MEMORY, "no memory for the body");
+    else if (goes_on(req) && req->body.len >= PIECE)
+        hand_on(req);
     return MHD_YES;
+}
+
+void srv_exchange_taken(struct srv_req *req, const struct tr_err *err)
+{
+    req->busy = false;
+    srv_req_drop_body(req);
+    if (!req->conn)
+        return;
+    if (err) {
+        srv_refuse_err(req, err);
+        req->discard = true;
+        req->phase = SRV_PHASE_BODY;
+    } else {
+        srv_conn_resume(req->conn);
+    }
 }
 
 enum MHD_Result srv_exchange_on_request(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -164,6 +208,11 @@ enum MHD_Result srv_exchange_on_request(void *cls, struct MHD_Connection *mhd, c
         return MHD_NO;
     if (!req->started)
         return take_head(req, url, method, version);
+    if (req->busy) { /* of chunks it hears although it is suspended */
+        if (!req->conn->suspended)
+            srv_conn_suspend(req->conn);
+        return MHD_YES;
+    }
     if (*n > 0) {
         size_t got = *n;
         *n = 0;
@@ -263,7 +312,7 @@ static void add_headers(struct srv_req *req, struct MHD_Response *r)
     MHD_add_response_header(r, "X-Request-Id", req->id);
     if (req->content_type)
         MHD_add_response_header(r, "Content-Type", req->content_type);
-    if (req->streaming) {
+    if (req->streaming && !req->sized) {
         MHD_add_response_header(r, "Cache-Control", "no-cache");
         MHD_add_response_header(r, "X-Accel-Buffering", "no");
     }
@@ -307,8 +356,9 @@ static struct MHD_Response *make_response(struct srv_req *req)
 {
     static char nothing[1];
     if (req->streaming)
-        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, req,
-                                                 NULL);
+        return MHD_create_response_from_callback(req->sized ? req->length : MHD_SIZE_UNKNOWN,
+                                                 req->sized ? ANSWER_BLOCK : STREAM_BLOCK,
+                                                 read_stream, req, NULL);
     if (req->out.len > ANSWER_BLOCK)
         return MHD_create_response_from_callback(req->out.len, ANSWER_BLOCK, read_stream, req,
                                                  NULL);

@@ -38,6 +38,7 @@ const struct srv_problem_info srv_problems[SRV_N_PROBLEMS] = {
     [SRV_PROBLEM_UNHEALTHY] = {503, SERVER, "engine_stalled", OVERLOADED},
     [SRV_PROBLEM_CONNECTIONS] = {503, SERVER, "too_many_connections", OVERLOADED},
     [SRV_PROBLEM_VERSION] = {505, INVALID, "http_version", INVALID},
+    [SRV_PROBLEM_STORAGE] = {507, SERVER, "insufficient_storage", OVERLOADED},
 };
 
 enum srv_problem srv_problem_of(int code)
@@ -54,6 +55,8 @@ enum srv_problem srv_problem_of(int code)
         return SRV_PROBLEM_MODEL;
     case TR_EQUEUE:
         return SRV_PROBLEM_QUEUE;
+    case TR_EFULL:
+        return SRV_PROBLEM_STORAGE;
     case TR_ENOMEM:
         return SRV_PROBLEM_MEMORY;
     case TR_ELOADING:

@@ -1,6 +1,7 @@
 #include "server/http/reply.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "server/http/conn.h"
 #include "server/http/inbox.h"
@@ -38,7 +39,10 @@ void srv_refuse(struct srv_req *req, enum srv_problem why, const char *param, co
 
 void srv_refuse_err(struct srv_req *req, const struct tr_err *err)
 {
-    srv_refuse(req, srv_problem_of(err->code), err->param[0] ? err->param : NULL, "%s", err->msg);
+    enum srv_problem why = srv_problem_of(err->code);
+    if (err->code == TR_ENOTFOUND && strcmp(err->param, "model") != 0)
+        why = SRV_PROBLEM_PATH;
+    srv_refuse(req, why, err->param[0] ? err->param : NULL, "%s", err->msg);
 }
 
 void srv_stream_begin(struct srv_req *req)
@@ -49,6 +53,14 @@ void srv_stream_begin(struct srv_req *req)
     req->phase = SRV_PHASE_REPLIED;
     if (req->conn)
         srv_conn_resume(req->conn);
+}
+
+void srv_pieces_begin(struct srv_req *req, uint64_t n, const char *content_type)
+{
+    req->sized = true;
+    req->length = n;
+    srv_stream_begin(req);
+    req->content_type = content_type;
 }
 
 void srv_stream_flush(struct srv_req *req)

@@ -16,6 +16,8 @@ void srv_refuse_err(struct srv_req *req, const struct tr_err *err);
 
 /* Begins a stream of events, after srv_later; write to req->out, then flush. */
 void srv_stream_begin(struct srv_req *req);
+/* The same for an answer of n bytes that comes in pieces. */
+void srv_pieces_begin(struct srv_req *req, uint64_t n, const char *content_type);
 void srv_stream_flush(struct srv_req *req);
 /* Nothing follows; with close the connection ends as well. The generator is not called any more. */
 void srv_stream_end(struct srv_req *req, bool close);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/http/keys.h"
+#include "server/http/route.h"
 #include "server/server.h"
 
 const char *const srv_methods[] = {
@@ -30,6 +31,8 @@ void srv_req_unref(struct srv_req *req)
     if (--req->refs > 0)
         return;
     srv_req_drop_body(req);
+    if (req->upload)
+        req->route->dropped(req);
     srv_key_leave(req);
     tr_buf_done(&req->out);
     req->srv->n_requests--;
@@ -38,5 +41,6 @@ void srv_req_unref(struct srv_req *req)
     free(req->origin);
     free(req->asked_headers);
     free(req->if_none_match);
+    free(req->media);
     free(req);
 }

@@ -23,6 +23,7 @@ struct srv_key;
 struct srv_model;
 struct srv_req;
 struct srv_route;
+struct srv_upload;
 struct MHD_Connection;
 
 enum { SRV_ID_BYTES = 128 }; /* longest request id that is taken over from the client */
@@ -86,6 +87,7 @@ struct srv_req {
     uint64_t key_hash[2];          /* of the key: the same in every process; 0 without keys */
     char *origin;                  /* owned: for Access-Control-Allow-Origin, NULL = not sent */
     char *asked_headers;           /* owned: of a preflight, NULL = none */
+    char *media;                   /* owned: Content-Type of the body, NULL = none */
     char *if_none_match;           /* owned: ETags of answers that the client has, NULL = none */
     bool private_network;          /* a preflight asks for access from a public page */
     bool chunked;                  /* the body has no length of its own */
@@ -95,13 +97,15 @@ struct srv_req {
     struct srv_ledger ledger;
 
     struct tr_buf body;
-    uint64_t length;   /* Content-Length, 0 if there is none */
-    uint64_t received; /* body bytes, thrown away or not */
-    size_t held;       /* body bytes counted in srv.body_bytes */
-    double pace;       /* of the body's bytes, as of `paced`: see bodies.c */
-    int64_t paced;     /* loop time */
-    bool started;      /* libmicrohttpd has called for the header block */
-    bool discard;      /* the body is not wanted: the refusal waits until it has passed */
+    uint64_t length;           /* Content-Length, 0 if there is none */
+    uint64_t received;         /* body bytes, thrown away or not */
+    size_t held;               /* body bytes counted in srv.body_bytes */
+    double pace;               /* of the body's bytes, as of `paced`: see bodies.c */
+    int64_t paced;             /* loop time */
+    struct srv_upload *upload; /* what its route makes of the pieces, NULL = nothing yet */
+    bool busy;                 /* what has come of the body is being taken: see srv_route.piece */
+    bool started;              /* libmicrohttpd has called for the header block */
+    bool discard;              /* the body is not wanted: the refusal waits until it has passed */
 
     int status; /* 0 = no reply yet */
     const char *content_type;
@@ -111,6 +115,7 @@ struct srv_req {
     const char *const *headers; /* more, names and values in turn, then NULL; borrowed */
     bool close;                 /* the connection ends with this answer */
     bool streaming;
+    bool sized;                            /* a stream of `length` bytes, no events */
     bool ended;                            /* of a stream: nothing will be added */
     bool gone;                             /* the client has left, or is being left */
     bool full;                             /* proceed is owed */

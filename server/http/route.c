@@ -186,7 +186,7 @@ bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
         srv_refuse(req, SRV_PROBLEM_MEDIA_TYPE, NULL, "compressed bodies are not understood");
         return false;
     }
-    if (req->method == SRV_METHOD_POST && !is_json(head->content_type)) {
+    if (req->method == SRV_METHOD_POST && !r->piece && !is_json(head->content_type)) {
         srv_refuse(req, SRV_PROBLEM_MEDIA_TYPE, NULL, "send Content-Type: application/json");
         return false;
     }

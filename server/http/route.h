@@ -31,7 +31,11 @@ struct srv_route {
     const char *path;
     const char *doc; /* one line */
     unsigned flags;
-    srv_handler get, post, delete;         /* NULL = method not allowed */
+    srv_handler get, post, delete; /* NULL = method not allowed */
+    /* Takes what has come of a form's body: by srv_work_again, then srv_exchange_taken. NULL: the
+     * body is JSON, and collected. */
+    srv_handler piece;
+    srv_handler dropped;                   /* its request goes: frees req->upload */
     const struct srv_api *api;             /* of a post that makes a call */
     const struct srv_error_form *errors;   /* of its refusals; NULL = srv_error_object */
     const char *rate_prefix;               /* of the API's own headers of limits; NULL = none */

@@ -13,7 +13,7 @@
 
 #include "config/clock.h"
 #include "server/api/engine_view.h"
-#include "server/batch/store.h"
+#include "server/batch/jobs.h"
 #include "server/call/call.h"
 #include "server/call/outbox.h"
 #include "server/confine.h"
@@ -33,7 +33,9 @@ enum {
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
     STOP_MS = 5000,       /* beyond draining: what the end takes at most */
     WORK_MS = 2000,       /* the time in which workers have to see that they are called off */
-    SPARE_FILES = 96      /* descriptors beside connections */
+    SEATS_SHARE = 4,
+    MAX_WIDTH = 16,
+    SPARE_FILES = 96 /* descriptors beside connections */
 };
 
 /* The loop's own: the rest of the server sees srv only. */
@@ -69,6 +71,7 @@ static void begin_drain(uv_timer_t *timer)
 {
     struct srv *s = timer->data;
     s->state = SRV_STATE_DRAINING;
+    srv_jobs_end(s->jobs);
     tr_engine_drain(s->model->engine);
     srv_log(SRV_LOG_INFO, NULL, "draining: %d requests under way", s->n_calls);
     uv_timer_start(&s->drain, on_drain_end, (uint64_t)s->options->drain_timeout, 0);
@@ -224,12 +227,20 @@ static void on_checked(uv_async_t *async)
         srv_log(SRV_LOG_ERROR, NULL, "%s", err.msg); /* tried once more when loaded */
 }
 
+/* Questions of a batch at a time: some of the seats. */
+static int batch_width(const struct tr_options *o)
+{
+    return TR_MAX(1, TR_MIN(o->max_sequences / SEATS_SHARE, MAX_WIDTH));
+}
+
 static int begin_serving(struct srv *s)
 {
     srv_model_log(s->model, s->options);
     int r = open_port(s, &s->error);
     if (r == 0)
         r = srv_confine_ready(s->options, &s->error);
+    if (r == 0 && s->store)
+        r = srv_jobs_open(&s->jobs, s->store, s->inbox, batch_width(s->options), &s->error);
     if (r == 0) {
         s->state = SRV_STATE_READY;
         srv_notify("READY=1\nSTATUS=serving %.64s on %s", s->model->name, s->listen->url);
@@ -381,6 +392,8 @@ static void close_all(struct srv *s)
     while (srv_call_events(s))
         ;
     srv_inbox_close(s->inbox);
+    srv_jobs_close(s->jobs);
+    s->jobs = NULL;
     if (s->mhd) {
         srv_transport_run(s); /* last answers */
         abandon_connections(s);

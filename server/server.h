@@ -22,6 +22,7 @@ struct srv_conn;
 struct srv_event;
 struct srv_inbox;
 struct srv_kept_grammar;
+struct srv_jobs;
 struct srv_keys;
 struct srv_listen;
 struct srv_mhd;
@@ -68,6 +69,7 @@ struct srv {
     struct srv_outbox *outbox;
     struct srv_inbox *inbox; /* what threads of this process ask */
     struct srv_store *store; /* files and batches; NULL: off */
+    struct srv_jobs *jobs;   /* batches that run; NULL with it */
     struct srv_watch *watch; /* who looks at the engine; NULL until somebody does */
 
     struct tr_list conns;    /* all connections */

@@ -1,6 +1,7 @@
 #include "server/api/routes.h"
 
 #include "server/api/admin.h"
+#include "server/api/batches.h"
 #include "server/api/cache.h"
 #include "server/api/chat.h"
 #include "server/api/completions.h"
@@ -24,7 +25,8 @@ const struct srv_route *const srv_routes[] = {
     &srv_ping_route,        &srv_version_route,        &srv_metrics_route,
     &srv_openapi_route,     &srv_page_route,           &srv_page_file_route,
     &srv_engine_route,      &srv_engine_events_route,  &srv_usage_route,
-    &srv_files_route,       &srv_file_route,
+    &srv_files_route,       &srv_file_route,           &srv_batches_route,
+    &srv_batch_route,
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
 _Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");

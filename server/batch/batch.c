@@ -129,11 +129,12 @@ static void write_line(struct tr_buf *line, const struct srv_batch_line *from,
 }
 
 /* A daemon that has no room now says when to come again. */
-static int ask(const struct srv_batch *b, struct srv_question *q, struct srv_inquiry *a)
+static int ask(const struct srv_batch *b, const struct srv_question *q, struct srv_inquiry *a,
+               struct tr_err *err)
 {
     for (;;) {
         if (*b->stop)
-            return TR_ECANCELED;
+            return tr_err_set(err, TR_ECANCELED, NULL, "stopped");
         *a = (struct srv_inquiry){.path = q->url, .background = b->background};
         memcpy(a->sha, b->sha, sizeof a->sha);
         tr_buf_add(&a->body, q->body.data, q->body.len);
@@ -142,7 +143,9 @@ static int ask(const struct srv_batch *b, struct srv_question *q, struct srv_inq
             continue;
         }
         if (!srv_inbox_ask(b->inbox, a))
-            return TR_ECANCELED;
+            return tr_err_set(err, TR_ECANCELED, NULL, "the daemon has ended");
+        if (a->status == 401)
+            return tr_err_set(err, TR_ECONFIG, NULL, "the key that asks is not let in any more");
         if (a->status != 429 && a->status != 503)
             return 0;
         tr_buf_done(&a->reply);
@@ -180,13 +183,11 @@ static void answer(struct batch_run *r, size_t i)
     struct tr_err err = {0};
     int e = srv_batch_input_read(r->b->in, i, &q, &err);
     if (e == 0) {
-        e = ask(r->b, &q, &a);
+        e = ask(r->b, &q, &a, &err);
         if (e == 0) {
             write_line(&line, &r->b->in->lines[i], &q, &a);
             keep_answer(r, i, &line, &a);
             tr_buf_done(&a.reply);
-        } else {
-            tr_err_set(&err, TR_ECANCELED, NULL, "the daemon has ended");
         }
         srv_question_done(&q);
     }
@@ -220,6 +221,7 @@ static bool report(struct batch_run *r, int64_t begun_ns)
     struct srv_batch_progress *p = &r->progress;
     p->n = r->b->in->n;
     p->done = r->b->out->n_done;
+    p->bad = r->b->out->n_bad;
     p->seconds = (double)(tr_clock_ns() - begun_ns) * 1e-9;
     struct srv_batch_progress now = *p;
     bool running = r->n_running > 0;

@@ -12,6 +12,7 @@ struct srv_batch_progress {
     size_t done, n;  /* lines: those that others have answered included */
     size_t answered; /* by this process; of these */
     size_t refused;  /* answers with a status other than 200 */
+    size_t bad;      /* the same, of all that are done */
     uint64_t tokens; /* generated for them */
     double seconds;
 };

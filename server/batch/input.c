@@ -176,7 +176,32 @@ static int add_line(struct srv_batch_input *in, size_t *cap, const struct srv_ba
     return 0;
 }
 
-static int read_lines(struct srv_batch_input *in, FILE *f, const char *path, struct tr_err *err)
+/* One more that the list may have room for; true: reading goes on. */
+static bool add_fault(struct srv_batch_faults *faults, size_t line, const struct tr_err *why)
+{
+    if (!faults || why->code == TR_ENOMEM)
+        return false;
+    if (faults->n < SRV_BATCH_FAULTS) {
+        faults->items[faults->n].line = line;
+        faults->items[faults->n++].err = *why;
+    }
+    return faults->n < SRV_BATCH_FAULTS;
+}
+
+/* What a client's file may not have beside what no line may. */
+static int check_sent(const struct srv_batch_faults *faults, const struct srv_question *q,
+                      size_t n_lines, struct tr_err *err)
+{
+    if (faults && strcmp(q->url, faults->endpoint) != 0)
+        return tr_err_set(err, TR_EINVAL, "url", "url: not the endpoint of the batch, %s",
+                          faults->endpoint);
+    if (faults && n_lines == SRV_BATCH_LINES)
+        return tr_err_set(err, TR_EINVAL, NULL, "more than %d lines", SRV_BATCH_LINES);
+    return 0;
+}
+
+static int read_lines(struct srv_batch_input *in, FILE *f, const char *path,
+                      struct srv_batch_faults *faults, struct tr_err *err)
 {
     char *text = NULL;
     size_t room = 0, cap = 0;
@@ -193,10 +218,15 @@ static int read_lines(struct srv_batch_input *in, FILE *f, const char *path, str
             continue;
         tr_buf_clear(&id);
         r = parse_line(text, (size_t)got, number, &id, &q, &why);
+        if (r == 0)
+            r = check_sent(faults, &q, in->n, &why);
         srv_question_done(&q);
         if (r < 0) {
             tr_err_set(err, r, NULL, "%s: line %zu: %s", path, number, why.msg);
-            break;
+            if (!add_fault(faults, number, &why) || in->n == SRV_BATCH_LINES)
+                break;
+            r = 0;
+            continue;
         }
         line.id = tr_hash(id.data ? id.data : "", id.len);
         r = add_line(in, &cap, &line, err);
@@ -223,7 +253,8 @@ static int by_hash(const void *a, const void *b, void *arg)
     return c ? c : *i < *j ? -1 : 1;
 }
 
-static int sort_ids(struct srv_batch_input *in, const char *path, struct tr_err *err)
+static int sort_ids(struct srv_batch_input *in, const char *path, struct srv_batch_faults *faults,
+                    struct tr_err *err)
 {
     in->by_id = calloc(in->n + 1, sizeof *in->by_id);
     if (!in->by_id)
@@ -234,12 +265,16 @@ static int sort_ids(struct srv_batch_input *in, const char *path, struct tr_err 
     for (size_t i = 1; i < in->n; i++) {
         const struct srv_batch_line *a = &in->lines[in->by_id[i - 1]];
         const struct srv_batch_line *b = &in->lines[in->by_id[i]];
-        if (tr_hash_equal(a->id, b->id))
-            return tr_err_set(err, TR_EFORMAT, "custom_id",
-                              "%s: line %zu: the same custom_id as in line %zu", path, b->number,
-                              a->number);
+        struct tr_err why;
+        if (!tr_hash_equal(a->id, b->id))
+            continue;
+        tr_err_set(err, TR_EFORMAT, "custom_id", "%s: line %zu: the same custom_id as in line %zu",
+                   path, b->number, a->number);
+        tr_err_set(&why, TR_EFORMAT, "custom_id", "custom_id: the same as in line %zu", a->number);
+        if (!add_fault(faults, b->number, &why))
+            return TR_EFORMAT;
     }
-    return 0;
+    return faults && faults->n > 0 ? TR_EFORMAT : 0;
 }
 
 size_t srv_batch_input_find(const struct srv_batch_input *in, const char *id, size_t n)
@@ -259,7 +294,8 @@ size_t srv_batch_input_find(const struct srv_batch_input *in, const char *id, si
     return in->n;
 }
 
-int srv_batch_input_open(struct srv_batch_input *ret, const char *path, struct tr_err *err)
+int srv_batch_input_open(struct srv_batch_input *ret, const char *path,
+                         struct srv_batch_faults *faults, struct tr_err *err)
 {
     struct srv_batch_input in = {.fd = -1};
     FILE *f = fopen(path, "re");
@@ -271,9 +307,9 @@ int srv_batch_input_open(struct srv_batch_input *ret, const char *path, struct t
         fclose(f);
         return tr_err_set(err, TR_EIO, NULL, "%s: not a regular file", path);
     }
-    int r = read_lines(&in, f, path, err);
+    int r = read_lines(&in, f, path, faults, err);
     if (r == 0)
-        r = sort_ids(&in, path, err);
+        r = sort_ids(&in, path, faults, err);
     if (r == 0 && (in.fd = fcntl(fileno(f), F_DUPFD_CLOEXEC, 0)) < 0)
         r = tr_err_set(err, TR_EIO, NULL, "%s: %s", path, strerror(errno));
     fclose(f);

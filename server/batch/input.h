@@ -15,6 +15,9 @@
 #include "config/err.h"
 #include "config/hash.h"
 
+/* Bounds of a file that a client has sent. */
+enum { SRV_BATCH_FAULTS = 20, SRV_BATCH_LINES = 50000 };
+
 struct srv_batch_input {
     int fd;
     size_t n;
@@ -33,9 +36,20 @@ struct srv_question {
     struct tr_buf body;
 };
 
-/* Errors name the file and the line. */
+/* What is wrong with a file that a client has sent. */
+struct srv_batch_faults {
+    const char *endpoint; /* the url of every line */
+    size_t n;             /* of these; more are not told */
+    struct {
+        size_t line;
+        struct tr_err err;
+    } items[SRV_BATCH_FAULTS];
+};
+
+/* Errors name the file and the line; with `faults` (NULL: without) those of lines stand there, and
+ * more is checked. */
 TR_NODISCARD int srv_batch_input_open(struct srv_batch_input *ret, const char *path,
-                                      struct tr_err *err);
+                                      struct srv_batch_faults *faults, struct tr_err *err);
 void srv_batch_input_done(struct srv_batch_input *in);
 /* The line of this custom_id; in->n = none. */
 size_t srv_batch_input_find(const struct srv_batch_input *in, const char *id, size_t n);

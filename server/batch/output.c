@@ -26,6 +26,24 @@ static int set_lock(int fd, short type, off_t at, bool wait)
     return r;
 }
 
+static bool is_good(const struct tr_json *line)
+{
+    int64_t status = 0;
+    struct tr_json response = tr_json_get(line, "response");
+    return tr_json_opt_int(&response, "status_code", 0, 999, &status, NULL) == 0 && status == 200;
+}
+
+bool srv_batch_line_good(const char *line, size_t n)
+{
+    struct json_t *doc;
+    if (tr_json_parse(&doc, line, n, NULL) < 0)
+        return false;
+    struct tr_json root = tr_json_root(doc, NULL);
+    bool good = is_good(&root);
+    tr_json_free(doc);
+    return good;
+}
+
 static void mark(struct srv_batch_output *out, const char *line, size_t n)
 {
     struct json_t *doc;
@@ -39,6 +57,7 @@ static void mark(struct srv_batch_output *out, const char *line, size_t n)
         if (i < out->in->n && !out->done[i]) {
             out->done[i] = true;
             out->n_done++;
+            out->n_bad += !is_good(&root);
         }
     }
     tr_json_free(doc);

@@ -18,11 +18,13 @@
 struct srv_batch_output {
     const struct srv_batch_input *in;
     int fd;
-    off_t seen; /* what was read of the file: whole lines */
-    bool *done; /* [in->n] */
-    size_t n_done;
+    off_t seen;           /* what was read of the file: whole lines */
+    bool *done;           /* [in->n] */
+    size_t n_done, n_bad; /* n_bad: of these, with another status than 200 */
 };
 
+/* Whether a line of the file is an answer with status 200. */
+bool srv_batch_line_good(const char *line, size_t n);
 /* Makes the file if there is none. alone: fails if another process writes it. The functions below
  * are called by one thread at a time. */
 TR_NODISCARD int srv_batch_output_open(struct srv_batch_output *ret,

@@ -85,6 +85,17 @@ static int open_owner(const struct srv_owner *o, bool make)
     return openat(o->store->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+char *srv_store_path(const struct srv_owner *o, const char *id, const char *suffix)
+{
+    char name[OWNER + 1];
+    struct tr_buf b = {0};
+    owner_name(name, o->sha);
+    tr_buf_addf(&b, "%s/%s/%s.%s", o->store->dir, name, id, suffix);
+    if (b.oom)
+        tr_buf_done(&b);
+    return b.data;
+}
+
 int srv_store_file(const struct srv_owner *o, const char *id, const char *suffix, int flags)
 {
     char name[NAME];
@@ -117,6 +128,21 @@ void srv_store_give(struct srv_store *st, uint64_t n)
     pthread_mutex_lock(&st->lock);
     st->used -= TR_MIN(n, st->used);
     pthread_mutex_unlock(&st->lock);
+}
+
+void srv_store_charge(struct srv_store *st, uint64_t n)
+{
+    pthread_mutex_lock(&st->lock);
+    st->used += n;
+    pthread_mutex_unlock(&st->lock);
+}
+
+bool srv_store_full(struct srv_store *st, uint64_t n)
+{
+    pthread_mutex_lock(&st->lock);
+    bool full = st->quota > 0 && (st->used > st->quota || n > st->quota - st->used);
+    pthread_mutex_unlock(&st->lock);
+    return full;
 }
 
 int srv_store_put(int fd, const char *bytes, size_t n, struct tr_err *err)
@@ -205,8 +231,8 @@ int srv_store_read(const struct srv_owner *o, const char *id, struct tr_buf *ret
     return r;
 }
 
-static int put_in_place(const struct srv_owner *o, const char *id, const char *from,
-                        const char *to_id, const char *to, struct tr_err *err)
+int srv_store_rename(const struct srv_owner *o, const char *id, const char *from, const char *to_id,
+                     const char *to, struct tr_err *err)
 {
     char a[NAME], b[NAME];
     file_name(a, id, from);
@@ -220,8 +246,8 @@ static int put_in_place(const struct srv_owner *o, const char *id, const char *f
     return r;
 }
 
-static int write_record(const struct srv_owner *o, const char *id, const struct tr_buf *record,
-                        struct tr_err *err)
+int srv_store_write(const struct srv_owner *o, const char *id, const struct tr_buf *record,
+                    struct tr_err *err)
 {
     if (record->oom)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
@@ -233,7 +259,7 @@ static int write_record(const struct srv_owner *o, const char *id, const struct 
         r = fail(err, "the file cannot be written");
     close(fd);
     if (r == 0)
-        r = put_in_place(o, id, "new", id, "json", err);
+        r = srv_store_rename(o, id, "new", id, "json", err);
     if (r < 0)
         srv_store_remove(o, id, "new");
     return r;
@@ -251,7 +277,7 @@ bool srv_store_remove(const struct srv_owner *o, const char *id, const char *suf
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || unlinkat(dir, name, 0) < 0)
             continue;
         found = true;
-        if (strcmp(which, "data") == 0 || strcmp(which, "part") == 0)
+        if (strcmp(which, "data") == 0)
             srv_store_give(o->store, (uint64_t)st.st_size);
     }
     if (dir >= 0)
@@ -271,7 +297,7 @@ int srv_store_add_file(const struct srv_owner *o, const char *id, uint64_t bytes
                 ",\"purpose\":\"%s\",\"status\":\"processed\",\"expires_at\":null,"
                 "\"status_details\":null}",
                 purpose);
-    int r = write_record(o, id, &b, err);
+    int r = srv_store_write(o, id, &b, err);
     tr_buf_done(&b);
     return r;
 }
@@ -295,15 +321,15 @@ static void look_through(void *arg, const struct srv_owner *o)
         bool stray = strcmp(dot, ".new") == 0 || faccessat(fd, record, F_OK, 0) < 0;
         if (stray)
             unlinkat(fd, e->d_name, 0);
-        else if (strcmp(dot, ".json") != 0 && fstatat(fd, e->d_name, &st, 0) == 0)
+        else if (strcmp(dot, ".data") == 0 && fstatat(fd, e->d_name, &st, 0) == 0)
             o->store->used += (uint64_t)st.st_size;
     }
     if (dir)
         closedir(dir);
 }
 
-static void each_owner(struct srv_store *st, void (*fn)(void *arg, const struct srv_owner *o),
-                       void *arg)
+void srv_store_owners(struct srv_store *st, void (*fn)(void *arg, const struct srv_owner *o),
+                      void *arg)
 {
     struct srv_owner o = {.store = st};
     int fd = openat(st->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -335,7 +361,7 @@ int srv_store_open(struct srv_store **ret, const char *dir, uint64_t quota, stru
         srv_store_close(st);
         return TR_ECONFIG;
     }
-    each_owner(st, look_through, NULL);
+    srv_store_owners(st, look_through, NULL);
     *ret = st;
     return 0;
 }

@@ -3,8 +3,9 @@
  *
  * Each key has a folder of its own, named by its SHA-256; what it does not hold is not there. An
  * object has an id (file-HEX, batch_HEX) and files named by it: ID.json is what clients are shown
- * of it, ID.data what a file holds. Ids begin with the time: their order is that of their making.
- * Names come from ids alone, never from a client's text. Whatever appears under its name is whole.
+ * of it, ID.data what a file holds, ID.part what a batch has gathered. Ids begin with the time:
+ * their order is that of their making. Names come from ids alone, never from a client's text.
+ * Whatever appears under its name is whole.
  *
  * All functions wait for the disk: no loop thread calls them. Thread-safe.
  */
@@ -39,6 +40,10 @@ struct srv_owner {
 TR_NODISCARD int srv_store_open(struct srv_store **ret, const char *dir, uint64_t quota,
                                 struct tr_err *err);
 void srv_store_close(struct srv_store *st); /* NULL ok */
+/* Calls fn for each key that has a folder. */
+void srv_store_owners(struct srv_store *st, void (*fn)(void *arg, const struct srv_owner *o),
+                      void *arg);
+
 void srv_store_new_id(char ret[SRV_STORE_ID], const char *prefix);
 bool srv_store_is_id(const char *id, const char *prefix);
 
@@ -48,13 +53,25 @@ TR_NODISCARD int srv_store_list(const struct srv_owner *o, const char *prefix,
 /* Appends the record. TR_ENOTFOUND. */
 TR_NODISCARD int srv_store_read(const struct srv_owner *o, const char *id, struct tr_buf *ret,
                                 struct tr_err *err);
+/* Writes the record in place of what was there. TR_EFULL. */
+TR_NODISCARD int srv_store_write(const struct srv_owner *o, const char *id,
+                                 const struct tr_buf *record, struct tr_err *err);
 /* Opens ID.SUFFIX, with flags of open(2); -1 with errno. */
 int srv_store_file(const struct srv_owner *o, const char *id, const char *suffix, int flags);
+/* The path of ID.SUFFIX; NULL: no memory. */
+char *srv_store_path(const struct srv_owner *o, const char *id, const char *suffix);
+/* Gives ID.FROM another name. */
+TR_NODISCARD int srv_store_rename(const struct srv_owner *o, const char *id, const char *from,
+                                  const char *to_id, const char *to, struct tr_err *err);
 /* Removes one of an object's files, or all of them (suffix NULL), and gives back their room. */
 bool srv_store_remove(const struct srv_owner *o, const char *id, const char *suffix);
 /* Takes n bytes of the quota. TR_EFULL. */
 TR_NODISCARD int srv_store_take(struct srv_store *st, uint64_t n, struct tr_err *err);
 void srv_store_give(struct srv_store *st, uint64_t n);
+/* Takes them whether there is room or not: answers. */
+void srv_store_charge(struct srv_store *st, uint64_t n);
+/* Whether n bytes more would be too many. */
+bool srv_store_full(struct srv_store *st, uint64_t n);
 /* Writes all of it at the file's place. TR_EFULL, TR_EIO. */
 TR_NODISCARD int srv_store_put(int fd, const char *bytes, size_t n, struct tr_err *err);
 

@@ -108,7 +108,7 @@ int srv_batch(const struct tr_options *o, const struct srv_route *const *routes,
     srv_inbox_init(&b.inbox);
     if (o->log_level == SRV_LOG_INFO) /* no line for each request */
         srv_log_setup(SRV_LOG_WARN, o->log_format == TR_LOG_FORMAT_JSON);
-    int r = o->text && o->second_text ? srv_batch_input_open(&b.in, o->text, &b.err)
+    int r = o->text && o->second_text ? srv_batch_input_open(&b.in, o->text, NULL, &b.err)
                                       : tr_err_set(&b.err, TR_ECONFIG, NULL,
                                                    "batch: a file of questions and one for "
                                                    "answers: trinityd batch IN OUT");

@@ -96,8 +96,8 @@ static int on_data(void *arg, const char *bytes, size_t n, struct tr_err *err)
 /* On a worker: the folder, and whether there is a place for one more. */
 static int begin(struct srv_upload *u, struct tr_err *err)
 {
-    char(*ids)[SRV_STORE_ID];
-    size_t n;
+    char(*ids)[SRV_STORE_ID] = NULL;
+    size_t n = 0;
     if (u->id[0])
         return 0;
     srv_store_new_id(u->id, SRV_STORE_FILE);

@@ -167,11 +167,10 @@ static int ask_and_finish(struct job *j, struct srv_record *b, struct srv_batch_
         return r;
     r = ask_all(j, b, in, &out, err);
     bool ends = judge(j, b, r, err, &end);
-    if (ends && end == SRV_BATCH_EXPIRED)
-        r = srv_finish_expired(&out, b, err);
+    r = ends && end == SRV_BATCH_EXPIRED ? srv_finish_expired(&out, b, err) : 0;
     srv_batch_output_done(&out);
-    if (!ends)
-        return TR_ECANCELED;
+    if (!ends || r < 0)
+        return ends ? r : TR_ECANCELED;
     if (end == SRV_BATCH_COMPLETED)
         srv_record_set(b, SRV_BATCH_FINALIZING);
     srv_finish_name(b);
@@ -260,14 +259,20 @@ static void begin_next(struct srv_jobs *jobs)
 {
     if (jobs->ending) /* srv_jobs_close has the list */
         return;
+    struct tr_list ended;
+    tr_list_init(&ended);
     TR_LIST_EACH_SAFE(struct job, j, &jobs->list)
         if (j->over && !pthread_equal(j->thread, pthread_self())) {
-            pthread_join(j->thread, NULL); /* it needs the lock no more */
-            forget(j);
+            tr_list_remove(&j->link);
+            tr_list_append(&ended, &j->link);
         }
     TR_LIST_EACH(struct job, j, &jobs->list)
         if (!j->running && may_begin(jobs, j))
             j->running = tr_thread_start(&j->thread, "batch", run, j) == 0;
+    TR_LIST_EACH_SAFE(struct job, j, &ended) {
+        pthread_join(j->thread, NULL); /* it needs the lock no more */
+        forget(j);
+    }
 }
 
 static int enqueue(struct srv_jobs *jobs, const struct srv_owner *o, const char *id)
@@ -433,8 +438,10 @@ int srv_jobs_cancel(struct srv_jobs *jobs, const struct srv_owner *o, const char
         struct job *j = find(jobs, o, id);
         srv_record_set(ret, SRV_BATCH_CANCELLING);
         r = srv_record_save(ret, o, err);
-        if (r == 0 && j)
-            j->cancelled = j->stop = true;
+        if (r == 0 && j) {
+            j->cancelled = true;
+            j->stop = true;
+        }
         if (r < 0)
             srv_record_done(ret);
     }

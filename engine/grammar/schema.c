@@ -108,7 +108,7 @@ static uint32_t hash_of(const struct tr__terms *t)
 
     for (uint32_t i = 0; i < t->n; i++) {
         h = (h ^ (uintptr_t)(t->at[i].site ? t->at[i].site->node : NULL)) * 0x9E3779B97F4A7C15u;
-        h = (h ^ h >> 29 ^ t->at[i].kind);
+        h = (h ^ h >> 29 ^ t->at[i].kind ^ (uintptr_t)t->at[i].scope);
         for (const char *k = t->at[i].key; k && *k; k++)
             h = (h ^ (uint8_t)*k) * 0x100000001B3u;
     }
@@ -121,7 +121,7 @@ static bool same(const struct tr__terms *a, const struct tr__terms *b)
         return false;
     for (uint32_t i = 0; i < a->n; i++) {
         const struct tr__term *x = &a->at[i], *y = &b->at[i];
-        if (x->kind != y->kind ||
+        if (x->kind != y->kind || x->scope != y->scope ||
             (x->site ? x->site->node : NULL) != (y->site ? y->site->node : NULL) ||
             (x->key != y->key && (!x->key || !y->key || strcmp(x->key, y->key) != 0)))
             return false;

@@ -83,6 +83,8 @@ static uint32_t item_rule(struct array *a, uint32_t place, tr__site contained)
             v = tr__member(s, schema, "items");
         if (v)
             tr__term_add(s, &t, TR__TERM_IS, v, NULL);
+        if ((v = tr__unevaluated_item(s, a->shape, i, place)))
+            tr__term_add(s, &t, TR__TERM_IS, v, NULL);
     }
     if (contained)
         tr__term_add(s, &t, TR__TERM_IS, contained, NULL);

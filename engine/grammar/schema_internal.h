@@ -36,10 +36,18 @@ enum tr__term_kind {
     TR__TERM_LACKS    /* an object whose property `key` does not satisfy the schema */
 };
 
+/* The schemas with unevaluated keywords whose place in the value a schema shares, through allOf,
+ * $ref and the like: to them it tells what it has evaluated. One list is one pointer. */
+struct tr__scope {
+    const struct tr__scope *up, *next; /* next: of all there are */
+    tr__site site;
+};
+
 struct tr__term {
     enum tr__term_kind kind;
     tr__site site;
     const char *key;
+    const struct tr__scope *scope; /* of schemas that hold; NULL = none */
 };
 
 /* How a value is written. */
@@ -82,6 +90,7 @@ struct tr__schema {
         tr__site site;
     } * leaves; /* arena, hash table */
     uint32_t n_leaves, leaves_cap;
+    const struct tr__scope *scopes;
     enum tr__spelling spelling;        /* of strings */
     struct tr__dfa any[TR__SPELLINGS]; /* all strings, by spelling; empty until needed */
     uint32_t any_string;               /* shared rules, TR__NONE until needed */
@@ -111,6 +120,17 @@ uint32_t tr__emit_any_char(struct tr__schema *s, unsigned flags, uint32_t next);
 /* The first met of the schemas that say the same, if all they say is of scalars; else the site. */
 tr__site tr__leaf(struct tr__schema *s, tr__site site);
 
+/* ---- schema_evaluated.c ---- */
+
+/* The scope of what a schema applies in place. */
+const struct tr__scope *tr__scope_enter(struct tr__schema *s, tr__site schema,
+                                        const struct tr__scope *up);
+bool tr__in_scope(const struct tr__scope *scope, tr__site schema);
+struct tr__shape;
+/* What unevaluatedItems of the i-th schema says of an item at a place; NULL = nothing. */
+tr__site tr__unevaluated_item(struct tr__schema *s, const struct tr__shape *shape, uint32_t i,
+                              uint32_t place);
+
 /* ---- schema_refs.c ---- */
 
 /* Notes all $id and $anchor. */
@@ -121,7 +141,8 @@ tr__site tr__ref_target(struct tr__schema *s, tr__site schema);
 /* ---- schema_terms.c ---- */
 
 void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind kind, tr__site site,
-                  const char *key);
+                  const char *key); /* without a scope */
+void tr__term_put(struct tr__schema *s, struct tr__terms *t, struct tr__term x);
 /* The node that takes a value of which the terms hold, then the end of the rule. */
 uint32_t tr__emit_terms(struct tr__schema *s, const struct tr__terms *t);
 /* Joins what joins; false if nothing can satisfy the terms. *splits: alternatives are left. */
@@ -179,6 +200,7 @@ struct tr__shape {
     tr__site sized;       /* the schema with minProperties */
     tr__site unique;      /* uniqueItems: true */
     tr__site schemas[64]; /* BASE terms with keywords of arrays or objects */
+    const struct tr__scope *scopes[64];
     uint32_t n_schemas;
     tr__site lists[16]; /* enum, and const (a single value) */
     bool list_is_const[16];

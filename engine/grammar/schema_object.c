@@ -168,8 +168,9 @@ static void read_names(struct object *o)
 
 /* ---- what holds of a property ---- */
 
-/* Terms from one schema's properties, patterns (those of the set) and additionalProperties. */
-static void add_terms(struct object *o, tr__site schema, const char *name, unsigned patterns,
+/* Adds (t not NULL) what a schema's properties, patterns (those of the set) and
+ * additionalProperties say; false if they say nothing. */
+static bool own_terms(struct object *o, tr__site schema, const char *name, unsigned patterns,
                       struct tr__terms *t)
 {
     struct tr__schema *s = o->s;
@@ -177,16 +178,39 @@ static void add_terms(struct object *o, tr__site schema, const char *name, unsig
     tr__site v = map ? tr__member(s, map, name) : NULL, rest;
     bool known = v != NULL;
 
-    if (v)
+    if (v && t)
         tr__term_add(s, t, TR__TERM_IS, v, NULL);
     for (uint32_t i = 0; i < o->n_patterns; i++) {
         if (o->patterns[i].schema != schema || !(patterns >> i & 1))
             continue;
-        tr__term_add(s, t, TR__TERM_IS, o->patterns[i].value, NULL);
+        if (t)
+            tr__term_add(s, t, TR__TERM_IS, o->patterns[i].value, NULL);
         known = true;
     }
-    if (!known && (rest = tr__member(s, schema, "additionalProperties")))
-        tr__term_add(s, t, TR__TERM_IS, rest, NULL);
+    if (!known && (rest = tr__member(s, schema, "additionalProperties"))) {
+        if (t)
+            tr__term_add(s, t, TR__TERM_IS, rest, NULL);
+        known = true;
+    }
+    return known;
+}
+
+/* And what the i-th schema's unevaluatedProperties says, if none it looks at says anything. */
+static void add_terms(struct object *o, uint32_t i, const char *name, unsigned patterns,
+                      struct tr__terms *t)
+{
+    const struct tr__shape *shape = o->shape;
+    tr__site schema = shape->schemas[i];
+    tr__site rest = tr__member(o->s, schema, "unevaluatedProperties");
+
+    if (own_terms(o, schema, name, patterns, t) || !rest)
+        return;
+    for (uint32_t k = 0; k < shape->n_schemas; k++)
+        if (k != i && tr__in_scope(shape->scopes[k], schema) &&
+            (own_terms(o, shape->schemas[k], name, patterns, NULL) ||
+             tr__member(o->s, shape->schemas[k], "unevaluatedProperties")))
+            return;
+    tr__term_add(o->s, t, TR__TERM_IS, rest, NULL);
 }
 
 static bool has_false(const struct tr__terms *t)
@@ -209,7 +233,7 @@ static bool terms_of(struct object *o, const struct tr__dfa *names, const char *
         if (tr__name_matches(o->s, &o->patterns[i].pattern, name, n))
             patterns |= 1u << i;
     for (uint32_t i = 0; i < o->shape->n_schemas; i++)
-        add_terms(o, o->shape->schemas[i], name, patterns, t);
+        add_terms(o, i, name, patterns, t);
     for (uint32_t i = 0; i < o->shape->names.n; i++) {
         const struct tr__term *x = &o->shape->names.at[i];
         if (strcmp(x->key, name) != 0)
@@ -360,7 +384,7 @@ static void emit_further(struct object *o, const struct tr__dfa *names)
         struct tr__dfa keys = {0};
         struct tr__terms t = {.form = form_of(o, NULL)};
         for (uint32_t i = 0; i < o->shape->n_schemas; i++)
-            add_terms(o, o->shape->schemas[i], NULL, set, &t);
+            add_terms(o, i, NULL, set, &t);
         if (has_false(&t))
             continue;
         further_names(o, names, set, &keys);

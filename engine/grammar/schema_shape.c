@@ -10,6 +10,7 @@ struct keyword {
     struct tr__shape *shape;
     tr__site schema, value;
     bool unless; /* the keyword must not hold */
+    const struct tr__scope *scope;
 };
 
 static void bad(const struct keyword *k, const char *what)
@@ -190,13 +191,16 @@ static void apply_schemas(const struct keyword *k)
 {
     struct tr__shape *shape = k->shape;
 
-    if (shape->n_schemas > 0 && shape->schemas[shape->n_schemas - 1] == k->schema)
+    if (shape->n_schemas > 0 && shape->schemas[shape->n_schemas - 1] == k->schema &&
+        shape->scopes[shape->n_schemas - 1] == k->scope)
         return;
     if (shape->n_schemas == TR_ARRAY_LEN(shape->schemas))
         tr__schema_fail(k->s, TR_EUNSUPPORTED, k->schema, k->value->key,
                         "too many schemas at once");
-    else
+    else {
+        shape->scopes[shape->n_schemas] = k->scope;
         shape->schemas[shape->n_schemas++] = k->schema;
+    }
 }
 
 static void apply_unique(const struct keyword *k)
@@ -248,8 +252,8 @@ static const struct {
     {"additionalProperties", apply_schemas},
     {"propertyNames", apply_schemas},
     {"required", apply_schemas},
-    {"unevaluatedItems", apply_never},
-    {"unevaluatedProperties", apply_never},
+    {"unevaluatedItems", apply_schemas},
+    {"unevaluatedProperties", apply_schemas},
     {"additionalItems", apply_never},
     {"$dynamicRef", apply_never},
     {"$recursiveRef", apply_never},
@@ -265,13 +269,14 @@ static void apply(struct keyword *k)
     }
 }
 
-static void apply_all(struct tr__schema *s, struct tr__shape *shape, tr__site schema)
+static void apply_all(struct tr__schema *s, struct tr__shape *shape, const struct tr__term *base)
 {
+    tr__site schema = base->site;
     struct tr_json v;
     void *iter = NULL;
 
     while (tr_json_next(schema, &iter, &v) && s->b->r == 0)
-        apply(&(struct keyword){s, shape, schema, tr__keep(s, v), false});
+        apply(&(struct keyword){s, shape, schema, tr__keep(s, v), false, base->scope});
 }
 
 void tr__shape_of(struct tr__schema *s, const struct tr__terms *t, struct tr__shape *ret)
@@ -288,10 +293,10 @@ void tr__shape_of(struct tr__schema *s, const struct tr__terms *t, struct tr__sh
         switch (x->kind) {
         case TR__TERM_BASE:
             s->here = x->site;
-            apply_all(s, ret, x->site);
+            apply_all(s, ret, x);
             break;
         case TR__TERM_UNLESS:
-            apply(&(struct keyword){s, ret, x->site->up, x->site, true});
+            apply(&(struct keyword){s, ret, x->site->up, x->site, true, NULL});
             break;
         case TR__TERM_REQUIRE:
         case TR__TERM_LACKS:

@@ -3,28 +3,29 @@
 
 #include "engine/grammar/schema_internal.h"
 
-enum { MAX_TERMS = 2000, MAX_CHAIN = 400 };
+enum { MAX_TERMS = 2000, MAX_CHAIN = 400, MAX_SOME = 4 };
 
 /* ---- lists ---- */
 
-static bool same(const struct tr__term *t, enum tr__term_kind kind, tr__site site, const char *key)
+static bool same(const struct tr__term *x, const struct tr__term *y)
 {
-    return t->kind == kind && (t->site ? t->site->node : NULL) == (site ? site->node : NULL) &&
-           (t->key == key || (t->key && key && strcmp(t->key, key) == 0));
+    return x->kind == y->kind && x->scope == y->scope &&
+           (x->site ? x->site->node : NULL) == (y->site ? y->site->node : NULL) &&
+           (x->key == y->key || (x->key && y->key && strcmp(x->key, y->key) == 0));
 }
 
-void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind kind, tr__site site,
-                  const char *key)
+void tr__term_put(struct tr__schema *s, struct tr__terms *t, struct tr__term x)
 {
     if (!tr__spend(s->b, 1 + t->n / 4))
         return;
-    if (kind == TR__TERM_IS || kind == TR__TERM_NOT)
-        site = tr__leaf(s, site);
+    if (x.kind == TR__TERM_IS || x.kind == TR__TERM_NOT)
+        x.site = tr__leaf(s, x.site);
     for (uint32_t i = 0; i < t->n; i++)
-        if (same(&t->at[i], kind, site, key))
+        if (same(&t->at[i], &x))
             return;
     if (t->n >= MAX_TERMS) {
-        tr__schema_fail(s, TR_EUNSUPPORTED, site ? site : s->root, key, "too many schemas at once");
+        tr__schema_fail(s, TR_EUNSUPPORTED, x.site ? x.site : s->root, x.key,
+                        "too many schemas at once");
         return;
     }
     if (t->n == t->cap) {
@@ -37,7 +38,13 @@ void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind 
         t->at = grown;
         t->cap = cap;
     }
-    t->at[t->n++] = (struct tr__term){kind, site, key};
+    t->at[t->n++] = x;
+}
+
+void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind kind, tr__site site,
+                  const char *key)
+{
+    tr__term_put(s, t, (struct tr__term){kind, site, key, NULL});
 }
 
 static struct tr__terms copy_without(struct tr__schema *s, const struct tr__terms *t,
@@ -47,7 +54,7 @@ static struct tr__terms copy_without(struct tr__schema *s, const struct tr__term
 
     for (uint32_t i = 0; i < t->n; i++)
         if (i != without)
-            tr__term_add(s, &out, t->at[i].kind, t->at[i].site, t->at[i].key);
+            tr__term_put(s, &out, t->at[i]);
     return out;
 }
 
@@ -62,8 +69,14 @@ struct chain { /* schemas being opened */
 struct opening {
     struct tr__schema *s;
     struct tr__terms out, opened;
+    const struct tr__scope *scope; /* of the schema being opened */
     bool impossible;
 };
+
+static void put(struct opening *o, enum tr__term_kind kind, tr__site site, const char *key)
+{
+    tr__term_put(o->s, &o->out, (struct tr__term){kind, site, key, o->scope});
+}
 
 static void open_is(struct opening *o, tr__site site, const struct chain *up);
 
@@ -105,7 +118,7 @@ static void open_depends(struct opening *o, tr__site site, const char *key)
     while (map && tr_json_next(map, &iter, &v)) {
         tr__site member = tr__keep(o->s, v);
         if (member)
-            tr__term_add(o->s, &o->out, TR__TERM_DEPENDS, member, member->key);
+            put(o, TR__TERM_DEPENDS, member, member->key);
     }
 }
 
@@ -122,11 +135,12 @@ static void open_members(struct opening *o, tr__site site, const struct chain *h
     if (tr__member(s, site, "$ref") && (v = tr__ref_target(s, site)))
         open_is(o, v, here);
     if (list_of(s, site, "anyOf"))
-        tr__term_add(s, &o->out, TR__TERM_ANY, site, NULL);
+        put(o, TR__TERM_ANY, site, NULL);
     if (list_of(s, site, "oneOf"))
-        tr__term_add(s, &o->out, TR__TERM_ONE, site, NULL);
-    if (tr__member(s, site, "if") && (tr__member(s, site, "then") || tr__member(s, site, "else")))
-        tr__term_add(s, &o->out, TR__TERM_IF, site, NULL);
+        put(o, TR__TERM_ONE, site, NULL);
+    if (tr__member(s, site, "if") &&
+        (o->scope || tr__member(s, site, "then") || tr__member(s, site, "else")))
+        put(o, TR__TERM_IF, site, NULL);
     if ((v = tr__member(s, site, "not")))
         open_not(o, v);
     open_depends(o, site, "dependentRequired");
@@ -138,6 +152,7 @@ static void open_is(struct opening *o, tr__site site, const struct chain *up)
 {
     struct chain here = {up, site, up ? up->depth + 1 : 0};
     enum tr_json_type type = tr_json_type(site);
+    const struct tr__scope *outer = o->scope;
     bool value = true;
     uint32_t before = o->opened.n;
 
@@ -155,11 +170,13 @@ static void open_is(struct opening *o, tr__site site, const struct chain *up)
             tr__schema_fail(o->s, TR_EINVAL, site, "$ref", "a circle of references");
     if (here.depth > MAX_CHAIN)
         tr__schema_fail(o->s, TR_EUNSUPPORTED, site, "$ref", "too long a chain of references");
-    tr__term_add(o->s, &o->opened, TR__TERM_IS, site, NULL);
-    if (o->s->b->r || o->opened.n == before)
-        return;
-    tr__term_add(o->s, &o->out, TR__TERM_BASE, site, NULL);
-    open_members(o, site, &here);
+    o->scope = tr__scope_enter(o->s, site, outer);
+    tr__term_put(o->s, &o->opened, (struct tr__term){TR__TERM_IS, site, NULL, o->scope});
+    if (o->s->b->r == 0 && o->opened.n > before) {
+        put(o, TR__TERM_BASE, site, NULL);
+        open_members(o, site, &here);
+    }
+    o->scope = outer;
 }
 
 /* ---- splitting ---- */
@@ -179,8 +196,10 @@ static void begin(struct split *p)
 
 static void add(struct split *p, enum tr__term_kind kind, tr__site site, const char *key)
 {
+    const struct tr__scope *scope = kind == TR__TERM_IS ? p->all->at[p->choice].scope : NULL;
+
     if (site || key)
-        tr__term_add(p->s, &p->next, kind, site, key);
+        tr__term_put(p->s, &p->next, (struct tr__term){kind, site, key, scope});
 }
 
 static void end(struct split *p)
@@ -205,6 +224,26 @@ static void split_any(struct split *p, tr__site schema, enum tr__term_kind kind,
 
     for (size_t i = 0; list && i < tr_json_size(list) && p->s->b->r == 0; i++)
         one(p, kind, tr__keep(p->s, tr_json_at(list, i)), NULL);
+}
+
+/* Where it matters which of them hold, each choice of some is an alternative. */
+static void split_some(struct split *p, tr__site schema)
+{
+    tr__site list = list_of(p->s, schema, "anyOf");
+    size_t n = list ? tr_json_size(list) : 0;
+
+    if (n > MAX_SOME) {
+        tr__schema_fail(p->s, TR_EUNSUPPORTED, schema, "anyOf",
+                        "more than 4 are not supported beside unevaluated keywords");
+        return;
+    }
+    for (unsigned some = 1; some < 1u << n && p->s->b->r == 0; some++) {
+        begin(p);
+        for (size_t i = 0; i < n; i++)
+            add(p, some >> i & 1 ? TR__TERM_IS : TR__TERM_NOT, tr__keep(p->s, tr_json_at(list, i)),
+                NULL);
+        end(p);
+    }
 }
 
 /* Which pairs of n schemas share no value: n rows of n; NULL upon an error. */
@@ -397,7 +436,10 @@ static uint32_t split(struct tr__schema *s, const struct tr__terms *all, uint32_
 
     switch (t.kind) {
     case TR__TERM_ANY:
-        split_any(&p, t.site, TR__TERM_IS, "anyOf");
+        if (t.scope)
+            split_some(&p, t.site);
+        else
+            split_any(&p, t.site, TR__TERM_IS, "anyOf");
         break;
     case TR__TERM_ONE:
         split_one(&p, t.site);
@@ -420,12 +462,13 @@ bool tr__open_terms(struct tr__schema *s, const struct tr__terms *t, struct tr__
     struct opening o = {.s = s, .out.form = t->form};
 
     for (uint32_t i = 0; i < t->n && s->b->r == 0; i++) {
+        o.scope = t->at[i].scope;
         if (t->at[i].kind == TR__TERM_IS)
             open_is(&o, t->at[i].site, NULL);
         else if (t->at[i].kind == TR__TERM_NOT)
             open_not(&o, t->at[i].site);
         else
-            tr__term_add(s, &o.out, t->at[i].kind, t->at[i].site, t->at[i].key);
+            tr__term_put(s, &o.out, t->at[i]);
     }
     *ret = o.out;
     *ret_splits = false;

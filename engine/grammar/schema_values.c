@@ -80,6 +80,9 @@ static bool array_holds(struct tr__schema *s, const struct tr__shape *shape, tr_
         tr__site items = tr__member(s, shape->schemas[k], "items");
         tr__site contains = tr__member(s, shape->schemas[k], "contains");
         bool found = !contains;
+        if (n > 0 && tr__member(s, shape->schemas[k], "unevaluatedItems"))
+            tr__schema_fail(s, TR_EUNSUPPORTED, shape->schemas[k], "unevaluatedItems",
+                            "not supported beside arrays in enum or const");
         for (size_t i = 0; i < n && s->b->r == 0; i++) {
             tr__site item = tr__keep(s, tr_json_at(value, i));
             tr__site schema =
@@ -208,6 +211,9 @@ static bool value_holds(struct tr__schema *s, tr__site schema, tr__site value, i
                         "too deep a check of a value in enum or const");
         return false;
     }
+    if (tr_json_size(value) > 0 && tr__member(s, schema, "unevaluatedProperties"))
+        tr__schema_fail(s, TR_EUNSUPPORTED, schema, "unevaluatedProperties",
+                        "not supported beside objects in enum or const");
     tr__term_add(s, &t, TR__TERM_BASE, schema, NULL);
     tr__shape_of(s, &t, &shape);
     if (s->b->r || !shape_holds(s, &shape, value, depth))

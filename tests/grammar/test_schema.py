@@ -1,4 +1,5 @@
 """JSON schemas: the public test suite's documents, walks checked with jsonschema, tables of cases, what is refused and how."""
+import itertools
 import json
 import random
 import re
@@ -59,7 +60,7 @@ def tool():
 # names, leap seconds, another order; `format` and `vocabulary` hold formats and bounds to be mere remarks.
 NARROWER = {"const": 1, "dependentSchemas": 1, "optional/dependencies-compatibility": 1, "format": 10, "vocabulary": 1, "optional/bignum": 4, "optional/float-overflow": 1, "optional/format/date-time": 4,
             "optional/format/duration": 1, "optional/format/email": 5, "optional/format/hostname": 18, "optional/format/ipv6": 4,
-            "optional/format/time": 7, "optional/format/uri": 3}
+            "optional/format/time": 7, "optional/format/uri": 3, "unevaluatedProperties": 1}
 # A format that is not enforced.
 REMARKS = {"optional/format/ecmascript-regex"}
 
@@ -81,7 +82,7 @@ def test_suite_documents(tool):
                 if valid and not accepted:
                     narrower[file] = narrower.get(file, 0) + 1
     assert {f: n for f, n in narrower.items() if n > NARROWER.get(f, 0)} == {}
-    assert compiled >= 304 and cases == 451
+    assert compiled >= 363 and cases == 451
 
 
 def decimal_multiple(schema):
@@ -262,7 +263,8 @@ def test_table(tool, schema, yes, no):
     ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}, "#/$defs/A/$ref"),
     ({"properties": {"x": {"type": "strnig"}}}, "#/properties/x/type"), ({"enum": []}, "#/enum"), (5, "#"),
     ({"pattern": "(?<=a)b"}, "#/pattern"), ({"$ref": "#/nowhere"}, "#/$ref"), ({"items": [True]}, "#/items"), ({"minLength": -1}, "#/minLength"),
-    ({"unevaluatedProperties": False}, "#/unevaluatedProperties"), ({"type": "integer", "multipleOf": 123456789}, "#"),
+    ({"contains": {}, "unevaluatedItems": False}, "#/unevaluatedItems"), ({"anyOf": [{}] * 5, "unevaluatedProperties": False}, "#/anyOf"),
+    ({"enum": [[1]], "unevaluatedItems": False}, "#/unevaluatedItems"), ({"not": {"unevaluatedProperties": False}}, "#/not/unevaluatedProperties"), ({"type": "integer", "multipleOf": 123456789}, "#"),
     ({"items": {"type": "array", "uniqueItems": True}}, "#/items/uniqueItems"), ({"properties": {"a/b~": {"maximum": "x"}}}, "#/properties/a~1b~0/maximum"),
     ({"oneOf": [{"items": {"type": "integer"}}, {"minItems": 3}]}, "#/oneOf/0/items"), ({"required": "a"}, "#/required"),
     ({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, None), ({"required": ["a"], "properties": {"a": False}, "type": "object"}, None),
@@ -389,6 +391,60 @@ def test_hostile_is_exact_or_refused(tool, name):
     ("10,000 properties", ['{"p0":1,"p9999":2}', "{}"], ['{"p10000":1}', '{"p1":"x"}'])])
 def test_long_lists_are_exact(tool, name, yes, no):
     assert tool.accepts(yes + no, kind="json_schema", text=json.dumps(HOSTILE[name])) == [True] * len(yes) + [False] * len(no)
+
+
+def part(rng, depth):
+    """Keywords in place, with annotations or without."""
+    kind = rng.randrange(9 if depth else 4)
+    one = lambda: part(rng, depth - 1)
+    if kind == 0:
+        return {"properties": {rng.choice("abc"): rng.choice([True, {"type": "integer"}])}}
+    if kind == 1:
+        return {"patternProperties": {rng.choice(["^a", "b|c"]): True}}
+    if kind == 2:
+        return {"required": [rng.choice("abc")]}
+    if kind == 3:
+        return rng.choice([{"additionalProperties": {"type": "integer"}}, {"maxProperties": 2}, {"unevaluatedProperties": True}, {}])
+    if kind == 4:
+        return {"allOf": [one(), one()]} | rng.choice([{}, {"unevaluatedProperties": {"type": "integer"}}])
+    if kind == 5:
+        return {"anyOf": [one(), one()]}
+    if kind == 6:
+        return {"oneOf": [one(), one()]}
+    if kind == 7:
+        return {"if": {"required": [rng.choice("abc")]}} | rng.choice([{}, {"then": one()}, {"else": one()}, {"then": one(), "else": one()}])
+    return rng.choice([{"$ref": "#/$defs/p"}, {"not": {"not": one()}}, {"dependentSchemas": {rng.choice("abc"): one()}}])
+
+
+def test_unevaluated_properties_are_exact(tool):
+    rng = random.Random(7)
+    documents = [dict(zip(names, values)) for n in range(4) for names in itertools.permutations("abc", n) for values in itertools.product([1, "x"], repeat=n)]
+    compiled = valid = 0
+    for _ in range(300):
+        schema = {"$defs": {"p": part(rng, 0)}, "type": "object", "allOf": [part(rng, 2)]} | part(rng, 0)
+        schema |= {"unevaluatedProperties": rng.choice([False, False, {"type": "integer"}])}
+        answer = tool.ask(kind="json_schema", text=json.dumps(schema), strings=[dump(d, separators=(",", ":")) for d in documents])
+        if "error" in answer:
+            continue
+        compiled += 1
+        validator = jsonschema.Draft202012Validator(schema)
+        some = {}  # in some order
+        for d, accepted in zip(documents, answer["accepted"]):
+            same = frozenset(d.items())
+            some[same] = some.get(same, False) or accepted
+        assert some == {same: validator.is_valid(dict(same)) for same in some}, schema
+        valid += sum(some.values())
+    assert compiled > 150 and valid > 1000, (compiled, valid)
+
+
+@pytest.mark.parametrize("schema", [
+    {"prefixItems": [{"type": "integer"}], "unevaluatedItems": False}, {"prefixItems": [True], "allOf": [{"prefixItems": [True, {"type": "integer"}]}], "unevaluatedItems": False},
+    {"items": {"type": "integer"}, "unevaluatedItems": False}, {"unevaluatedItems": {"type": "string"}}, {"allOf": [{"unevaluatedItems": {"type": "integer"}}], "unevaluatedItems": False},
+    {"allOf": [{"prefixItems": [True]}, {"unevaluatedItems": False}]}, {"$ref": "#/$defs/a", "$defs": {"a": {"prefixItems": [{"type": "string"}]}}, "unevaluatedItems": {"type": "integer"}}])
+def test_unevaluated_items_are_exact(tool, schema):
+    documents = [list(d) for n in range(4) for d in itertools.product([1, "x"], repeat=n)]
+    answer = tool.accepts([dump(d) for d in documents], kind="json_schema", text=json.dumps(schema))
+    assert answer == [jsonschema.Draft202012Validator(schema).is_valid(d) for d in documents]
 
 
 def test_equal_leaves_are_told_from_like_ones(tool):

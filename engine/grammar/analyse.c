@@ -141,7 +141,14 @@ static void heights(struct analysis *w)
     }
 }
 
-/* A lower bound cannot be met where nothing can be counted: such ends of loops are taken out, and
+static bool can_count(const struct tr__nodes *b, const uint8_t *counts, uint32_t rule)
+{
+    uint32_t vital = b->rules[rule].vital;
+
+    return counts[rule] && (vital == TR__NONE || b->height[b->rules[vital].start] != NEVER);
+}
+
+/* A lower bound cannot be met where nothing, or not enough, can be counted: such ends of loops are taken out, and
  * the heights, which took them for ways out, are found anew. */
 static bool drop_vain_bounds(struct analysis *w)
 {
@@ -159,9 +166,13 @@ static bool drop_vain_bounds(struct analysis *w)
     for (uint32_t i = 1; i < b->n; i++) {
         struct tr__node *x = &b->nodes[i];
         uint32_t body = b->rules[x->rule].body;
-        if (x->op != TR__OP_MIN || x->arg == 0 || counts[x->rule] || b->height[i] == NEVER ||
-            (body != TR__NONE && b->rules[body].nullable))
+        if (x->op != TR__OP_MIN || x->arg == 0 || can_count(b, counts, x->rule) ||
+            b->height[i] == NEVER || (body != TR__NONE && b->rules[body].nullable))
             continue;
+        if (b->rules[x->rule].vital != TR__NONE && !b->rules[x->rule].counted)
+            tr__nodes_fail(b, TR_EUNSUPPORTED, NULL,
+                           "schema: minProperties beside a property that nothing satisfies is "
+                           "not supported");
         x->op = TR__OP_FAIL;
         dropped = true;
     }

@@ -150,8 +150,8 @@ uint32_t tr__rule_new(struct tr__nodes *b)
         b->rules = grown;
         b->rules_cap *= 2;
     }
-    b->rules[b->n_rules] =
-        (struct tr__rule){.max = TR__NO_LIMIT, .body = TR__NONE, .few_names = TR__NO_LIMIT};
+    b->rules[b->n_rules] = (struct tr__rule){
+        .max = TR__NO_LIMIT, .body = TR__NONE, .vital = TR__NONE, .few_names = TR__NO_LIMIT};
     b->rules[b->n_rules].match = append(b, (struct tr__node){TR__OP_MATCH, .rule = b->n_rules});
     return b->n_rules++;
 }

@@ -54,6 +54,7 @@ struct tr__rule {
     uint32_t min, max; /* of the counter: over `min` nothing more is asked, `max` is never passed */
     uint32_t margin;   /* below max, where bounds of its nodes may stand */
     uint32_t body;     /* the rule that a counted repetition calls; TR__NONE */
+    uint32_t vital;    /* without this rule `min` cannot be reached; TR__NONE */
     uint32_t rank;     /* a rule comes after those that can call it without taking a byte */
     bool counted;      /* no bounds but these: far from them the counter is forgotten */
     bool nullable;

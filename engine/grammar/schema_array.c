@@ -189,6 +189,21 @@ static uint32_t emit_unique(struct array *a)
 
 /* ---- the whole ---- */
 
+/* What an array of more items than the prefix needs. */
+static uint32_t vital_rule(struct array *a)
+{
+    struct tr__nodes *b = a->s->b;
+    uint32_t rule = tr__rule_new(b), outer = tr__rule_enter(b, rule);
+    uint32_t at = tr__call(b, item_rule(a, a->n_prefix, NULL), 0, tr__match(b));
+
+    for (uint32_t i = 0; i < a->n_prefix && b->r == 0; i++)
+        at = tr__call(b, item_rule(a, i, NULL), 0, at);
+    tr__rule_enter(b, outer);
+    if (b->r == 0)
+        b->rules[rule].start = at;
+    return rule;
+}
+
 static uint32_t emit_brackets(struct array *a, uint32_t first, uint32_t next)
 {
     struct tr__nodes *b = a->s->b;
@@ -200,7 +215,7 @@ static uint32_t emit_brackets(struct array *a, uint32_t first, uint32_t next)
 uint32_t tr__emit_array(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
 {
     struct array a = {.s = s, .shape = shape, .min = shape->min_items, .max = shape->max_items};
-    uint32_t rule, outer, first, start;
+    uint32_t rule, outer, first, start, vital;
 
     for (uint32_t i = 0; i < shape->n_schemas && s->b->r == 0; i++)
         read_schema(&a, shape->schemas[i]);
@@ -226,6 +241,7 @@ uint32_t tr__emit_array(struct tr__schema *s, const struct tr__shape *shape, uin
     a.close = tr__byte(s->b, ']', ']', 0, tr__match(s->b));
     first = emit_items(&a);
     start = emit_brackets(&a, first, tr__match(s->b));
+    vital = a.min > a.n_prefix ? vital_rule(&a) : TR__NONE;
     tr__rule_enter(s->b, outer);
     if (s->b->r)
         return 0;
@@ -233,5 +249,6 @@ uint32_t tr__emit_array(struct tr__schema *s, const struct tr__shape *shape, uin
     s->b->rules[rule].min = a.min;
     s->b->rules[rule].max = a.max;
     s->b->rules[rule].counted = true;
+    s->b->rules[rule].vital = vital;
     return tr__call(s->b, rule, 0, next);
 }

@@ -494,6 +494,21 @@ static void count_required(struct object *o)
         o->required_from[i] = o->required_from[i + 1] + o->properties[i].required;
 }
 
+/* What the optional properties need that a lower bound asks for. */
+static uint32_t vital_rule(struct object *o)
+{
+    struct tr__nodes *b = o->s->b;
+    uint32_t rule = tr__rule_new(b), outer = tr__rule_enter(b, rule), at = tr__match(b);
+
+    for (uint32_t i = 0; i < o->n && b->r == 0; i++)
+        if (!o->properties[i].required)
+            at = tr__call(b, tr__rule_of(o->s, &o->properties[i].terms), 0, at);
+    tr__rule_enter(b, outer);
+    if (b->r == 0)
+        b->rules[rule].start = at;
+    return rule;
+}
+
 /* What bounds on the number of properties leave to count; false if they cannot be met. */
 static bool settle_count(struct object *o)
 {
@@ -512,7 +527,12 @@ static bool settle_count(struct object *o)
         return false;
     }
     o->counted = low || high;
-    return true;
+    if (low && !o->open) {
+        uint32_t vital = vital_rule(o);
+        if (o->s->b->r == 0)
+            o->s->b->rules[o->s->b->rule].vital = vital;
+    }
+    return o->s->b->r == 0;
 }
 
 static uint32_t emit_object(struct object *o, uint32_t next)

@@ -34,6 +34,7 @@ static uint32_t emit_length(struct tr__schema *s, uint32_t min, uint32_t max, ui
                                        .min = min,
                                        .max = max,
                                        .body = TR__NONE,
+                                       .vital = TR__NONE,
                                        .counted = true};
     return tr__call(b, rule, 0, next);
 }

@@ -69,7 +69,7 @@ static void read_schema(struct array *a, tr__site schema)
 }
 
 /* Terms of the item at a place; at n_prefix, of all behind it. */
-static uint32_t item_rule(struct array *a, uint32_t place, tr__site contained)
+static struct tr__terms item_terms(struct array *a, uint32_t place, tr__site contained)
 {
     struct tr__schema *s = a->s;
     struct tr__terms t = {0};
@@ -88,7 +88,14 @@ static uint32_t item_rule(struct array *a, uint32_t place, tr__site contained)
     }
     if (contained)
         tr__term_add(s, &t, TR__TERM_IS, contained, NULL);
-    return tr__rule_of(s, &t);
+    return t;
+}
+
+static uint32_t item_rule(struct array *a, uint32_t place, tr__site contained)
+{
+    struct tr__terms t = item_terms(a, place, contained);
+
+    return tr__rule_of(a->s, &t);
 }
 
 /* ---- emitting ---- */
@@ -145,14 +152,38 @@ static uint32_t emit_items(struct array *a)
     return next;
 }
 
-/* ---- items that must differ: a value of a short list each ---- */
+/* ---- items that must differ ---- */
 
-static uint32_t emit_unique(struct array *a)
+static uint32_t emit_brackets(struct array *a, uint32_t first, uint32_t next)
+{
+    struct tr__nodes *b = a->s->b;
+    uint32_t empty = a->min == 0 && !a->contains ? tr__byte(b, ']', ']', 0, next) : 0;
+
+    return tr__byte(b, '[', '[', 0, tr__space(a->s, tr__split(b, empty, count(a, first))));
+}
+
+/* Strings, told apart as names of properties are. */
+static uint32_t emit_unique_strings(struct array *a, const struct tr__dfa *d, uint32_t next)
+{
+    struct tr__nodes *b = a->s->b;
+    uint32_t behind = tr__hole(b), names, at, comma;
+
+    a->close = tr__byte(b, ']', ']', 0, next);
+    at = tr__name_byte(b, '"', '"', TR__NODE_NAME_END, 0, behind);
+    at = tr__dfa_emit_names(b, d, at, &names);
+    at = tr__name_byte(b, '"', '"', TR__NODE_NAME_BEGIN, 0, at);
+    if (at && names > 0 && a->min > names)
+        at = 0;
+    comma = at ? tr__byte(b, ',', ',', 0, tr__space(a->s, at)) : 0;
+    tr__patch(b, behind, tr__name_room_for(b, 0, names, count(a, comma)), end_of(a, TR__NO_LIMIT));
+    return at || a->min == 0 ? emit_brackets(a, at, next) : 0;
+}
+
+/* The list of items with a short enum; NULL: they have none. */
+static tr__site short_list(struct array *a, tr__site *ret_items)
 {
     struct tr__schema *s = a->s;
-    struct tr__nodes *b = s->b;
     tr__site items = NULL, list = NULL, v;
-    uint32_t n = 0, nodes[1 << MAX_UNIQUE];
 
     for (uint32_t i = 0; i < a->shape->n_schemas; i++)
         if ((v = tr__member(s, a->shape->schemas[i], "items")))
@@ -161,13 +192,17 @@ static uint32_t emit_unique(struct array *a)
         items = tr__ref_target(s, items);
     if (items && tr_json_type(items) == TR_JSON_OBJECT)
         list = tr__member(s, items, "enum");
-    n = list ? (uint32_t)tr_json_size(list) : 0;
-    if (b->r)
-        return 0;
-    if (!list || n > MAX_UNIQUE || a->n_prefix > 0 || a->contains)
-        return tr__schema_fail(
-            s, TR_EUNSUPPORTED, a->shape->unique, "uniqueItems",
-            "only supported for items with an enum of at most 8 values, or at most one item");
+    *ret_items = items;
+    return list && tr_json_size(list) <= MAX_UNIQUE ? list : NULL;
+}
+
+/* Values of a short list each. */
+static uint32_t emit_unique_values(struct array *a, tr__site items, tr__site list)
+{
+    struct tr__schema *s = a->s;
+    struct tr__nodes *b = s->b;
+    uint32_t n = (uint32_t)tr_json_size(list), nodes[1 << MAX_UNIQUE];
+
     /* nodes[used]: behind an item, when these have been used. */
     for (uint32_t used = 1u << n; used-- > 0 && b->r == 0;) {
         uint32_t count_used = (uint32_t)__builtin_popcount(used), more = 0;
@@ -187,6 +222,31 @@ static uint32_t emit_unique(struct array *a)
     return 0;
 }
 
+static uint32_t emit_unique(struct array *a, uint32_t next)
+{
+    struct tr__schema *s = a->s;
+    struct tr__terms t = item_terms(a, a->n_prefix, NULL);
+    struct tr__dfa d = {0};
+    tr__site items, list = short_list(a, &items);
+    bool plain = a->n_prefix == 0 && !a->contains && s->b->r == 0, only = false;
+    uint32_t start = 0, first;
+
+    if (plain && list && t.n == 1) {
+        a->close = tr__byte(s->b, ']', ']', 0, next);
+        first = emit_unique_values(a, items, list);
+        return first || a->min == 0 ? emit_brackets(a, first, next) : 0;
+    }
+    a->counted = a->min > 1 || a->max != TR__NO_LIMIT;
+    if (!plain || !tr__strings_of(s, &t, &only, &d) || !only || a->min > TR__MAX_NAMES)
+        tr__schema_fail(s, TR_EUNSUPPORTED, a->shape->unique, "uniqueItems",
+                        "only supported for items that are strings, for items with an enum of at "
+                        "most 8 values, or for at most one item");
+    else
+        start = emit_unique_strings(a, &d, next);
+    tr__dfa_done(&d);
+    return start;
+}
+
 /* ---- the whole ---- */
 
 /* What an array of more items than the prefix needs. */
@@ -204,18 +264,27 @@ static uint32_t vital_rule(struct array *a)
     return rule;
 }
 
-static uint32_t emit_brackets(struct array *a, uint32_t first, uint32_t next)
+static uint32_t emit_counted(struct array *a, uint32_t rule)
 {
     struct tr__nodes *b = a->s->b;
-    uint32_t empty = a->min == 0 && !a->contains ? tr__byte(b, ']', ']', 0, next) : 0;
+    uint32_t start, vital, end = tr__match(b);
 
-    return tr__byte(b, '[', '[', 0, tr__space(a->s, tr__split(b, empty, count(a, first))));
+    a->close = tr__byte(b, ']', ']', 0, end);
+    start = emit_brackets(a, emit_items(a), end);
+    vital = a->min > a->n_prefix ? vital_rule(a) : TR__NONE;
+    if (b->r)
+        return 0;
+    b->rules[rule].min = a->min;
+    b->rules[rule].max = a->max;
+    b->rules[rule].counted = true;
+    b->rules[rule].vital = vital;
+    return start;
 }
 
 uint32_t tr__emit_array(struct tr__schema *s, const struct tr__shape *shape, uint32_t next)
 {
     struct array a = {.s = s, .shape = shape, .min = shape->min_items, .max = shape->max_items};
-    uint32_t rule, outer, first, start, vital;
+    uint32_t rule, outer, first, start;
 
     for (uint32_t i = 0; i < shape->n_schemas && s->b->r == 0; i++)
         read_schema(&a, shape->schemas[i]);
@@ -231,24 +300,17 @@ uint32_t tr__emit_array(struct tr__schema *s, const struct tr__shape *shape, uin
     bool unique = shape->unique && a.max > 1;
     a.counted =
         !unique && (a.min > a.n_prefix + 1 || (a.max > a.n_prefix && a.max != TR__NO_LIMIT));
-    if (!a.counted) {
+    if (!a.counted && !unique) {
         a.close = tr__byte(s->b, ']', ']', 0, next);
-        first = unique ? emit_unique(&a) : emit_items(&a);
+        first = emit_items(&a);
         return first || a.min == 0 ? emit_brackets(&a, first, next) : 0;
     }
     rule = tr__rule_new(s->b);
     outer = tr__rule_enter(s->b, rule);
-    a.close = tr__byte(s->b, ']', ']', 0, tr__match(s->b));
-    first = emit_items(&a);
-    start = emit_brackets(&a, first, tr__match(s->b));
-    vital = a.min > a.n_prefix ? vital_rule(&a) : TR__NONE;
+    start = unique ? emit_unique(&a, tr__match(s->b)) : emit_counted(&a, rule);
     tr__rule_enter(s->b, outer);
     if (s->b->r)
         return 0;
     s->b->rules[rule].start = start;
-    s->b->rules[rule].min = a.min;
-    s->b->rules[rule].max = a.max;
-    s->b->rules[rule].counted = true;
-    s->b->rules[rule].vital = vital;
     return tr__call(s->b, rule, 0, next);
 }

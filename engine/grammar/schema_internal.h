@@ -228,6 +228,10 @@ bool tr__property_terms(struct tr__schema *s, const struct tr__shape *shape, con
                         struct tr__terms *ret);
 /* The names that the propertyNames of an object's schemas allow; false if they say nothing. */
 bool tr__names_language(struct tr__schema *s, const struct tr__shape *object, struct tr__dfa *ret);
+/* The contents of strings, without quotes, of which the terms hold. False if the terms split;
+ * *ret_only: nothing but strings satisfies them. */
+bool tr__strings_of(struct tr__schema *s, const struct tr__terms *t, bool *ret_only,
+                    struct tr__dfa *ret);
 /* Of a language of names as they are spelled, and of a pattern. */
 bool tr__name_among(const struct tr__schema *s, const struct tr__dfa *names, const char *name,
                     size_t n);

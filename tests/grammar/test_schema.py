@@ -224,6 +224,12 @@ TREE = {"type": "object", "properties": {"tree": {"type": "object", "properties"
      ['[1,"a"]', '[1,"a",null,null]'], ["[1]", '["a",1]', '[1,"a",null,null,null]', "[]"]),
     ({"type": "array", "contains": {"minimum": 5}, "items": {"type": "integer"}, "maxItems": 3}, ["[5]", "[1,2,7]", "[9,9,9]"], ["[]", "[1,2]", "[5,5,5,5]"]),
     ({"type": "array", "uniqueItems": True, "items": {"enum": [1, 2, 3]}, "minItems": 2}, ["[1,2]", "[3,1,2]"], ["[1]", "[1,1]", "[1,2,3,1]"]),
+    ({"type": "array", "uniqueItems": True, "items": {"enum": [f"t{i}" for i in range(40)]}, "minItems": 2, "maxItems": 3}, ['["t1","t11"]', '["t39", "t3", "t9"]'],
+     ['["t1"]', '["t1","t1"]', '["t1","t2","t1"]', '["t1","t2","t3","t4"]', "[]", '["t40","t1"]']),
+    ({"type": "array", "uniqueItems": True, "items": {"type": "string"}}, ["[]", '["a"]', '["a","b","","ab","é"]', '["\\u001f","\\\\"]'],
+     ['["a","a"]', '["","b",""]', '["a","\\u0061"]', '["\\u001f","\\u001F"]', '["a",1]', '["a",]']),
+    ({"type": "array", "uniqueItems": True, "items": {"type": "string", "pattern": "^[ab]$"}}, ['["a","b"]', '["b","a"]', "[]"], ['["a","b","a"]', '["a","c"]', '["a",']),
+    ({"type": "array", "uniqueItems": True, "items": {"enum": [1, 2, 3]}, "allOf": [{"items": {"minimum": 2}}]}, None, None),
     ({"type": "object", "properties": {"a": {"type": "integer"}}}, ['{"a":1,"b":[]}', '{"b":1}', '{"aa":1}', "{}"], ['{"a":"x"}', '{"b":1,"a":"x"}', '{"\\u0061":"x"}']),
     ({"type": "object", "required": ["x"], "additionalProperties": {"type": "integer"}}, ['{"x":1}', '{"x":1,"y":2}'], ['{"y":2}', '{"x":"a"}']),
     ({"type": "object", "patternProperties": {"^s": {"type": "string"}, "n$": {"maxLength": 2}}, "additionalProperties": False},
@@ -265,7 +271,7 @@ def test_table(tool, schema, yes, no):
     ({"pattern": "(?<=a)b"}, "#/pattern"), ({"$ref": "#/nowhere"}, "#/$ref"), ({"items": [True]}, "#/items"), ({"minLength": -1}, "#/minLength"),
     ({"contains": {}, "unevaluatedItems": False}, "#/unevaluatedItems"), ({"anyOf": [{}] * 5, "unevaluatedProperties": False}, "#/anyOf"),
     ({"enum": [[1]], "unevaluatedItems": False}, "#/unevaluatedItems"), ({"not": {"unevaluatedProperties": False}}, "#/not/unevaluatedProperties"), ({"type": "integer", "multipleOf": 123456789}, "#"),
-    ({"items": {"type": "array", "uniqueItems": True}}, "#/items/uniqueItems"), ({"properties": {"a/b~": {"maximum": "x"}}}, "#/properties/a~1b~0/maximum"),
+    ({"items": {"type": "array", "uniqueItems": True, "items": {"enum": list(range(9))}}}, "#/items/uniqueItems"), ({"properties": {"a/b~": {"maximum": "x"}}}, "#/properties/a~1b~0/maximum"),
     ({"oneOf": [{"items": {"type": "integer"}}, {"minItems": 3}]}, "#/oneOf/0/items"), ({"required": "a"}, "#/required"),
     ({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, None), ({"required": ["a"], "properties": {"a": False}, "type": "object"}, None),
     ({"$defs": {"a": {"properties": {"n": {"$ref": "#/$defs/a"}}, "required": ["n"], "type": "object"}}, "$ref": "#/$defs/a"}, None),
@@ -391,6 +397,24 @@ def test_hostile_is_exact_or_refused(tool, name):
     ("10,000 properties", ['{"p0":1,"p9999":2}', "{}"], ['{"p10000":1}', '{"p1":"x"}'])])
 def test_long_lists_are_exact(tool, name, yes, no):
     assert tool.accepts(yes + no, kind="json_schema", text=json.dumps(HOSTILE[name])) == [True] * len(yes) + [False] * len(no)
+
+
+NOTHING = {"type": "string", "minLength": 5, "maxLength": 3}
+INT = {"type": "integer"}
+
+
+@pytest.mark.parametrize("schema, valid", [
+    ({"type": "array", "prefixItems": [INT], "items": NOTHING, "minItems": 3}, False), ({"type": "array", "prefixItems": [INT], "items": NOTHING, "minItems": 1}, True),
+    ({"type": "array", "prefixItems": [INT, NOTHING], "items": INT, "minItems": 9}, False), ({"type": "array", "items": NOTHING, "minItems": 2, "contains": {}}, False),
+    ({"type": "array", "items": INT, "minItems": 4, "contains": NOTHING}, False), ({"type": "array", "items": {"$ref": "#"}, "minItems": 3}, False),
+    ({"type": "array", "items": {"type": "string", "pattern": "^[ab]$"}, "uniqueItems": True, "minItems": 3}, False),
+    ({"type": "array", "items": {"type": "string", "pattern": "^[ab]$"}, "uniqueItems": True, "minItems": 2}, True),
+    ({"type": "object", "properties": {"a": INT, "b": INT, "d": NOTHING}, "minProperties": 2, "additionalProperties": False}, None),
+    ({"type": "object", "properties": {"a": INT, "d": NOTHING}, "minProperties": 2, "additionalProperties": False}, False)])
+def test_bounds_that_cannot_be_met_are_no_dead_ends(tool, schema, valid):
+    """Refused, or a text that has begun can end; None: it may be either."""
+    ended = check_walks(tool, schema, 20, 3, steps=120)
+    assert ended is None if valid is False else ended or (valid is None and ended is None)
 
 
 def part(rng, depth):

@@ -270,6 +270,11 @@ static const char *const schemas[] = {
     "\"enum\":[1,\",\",{\"a\":1}]}}",
     "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1},\"additionalProperties\":{\"$ref\":"
     "\"#\"}}",
+    /* Items that come once. */
+    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\"}}",
+    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"pattern\":\"^[ab,]{"
+    "0,2}$\"}"
+    ",\"minItems\":3,\"maxItems\":12}",
 };
 
 static void masks_of_schemas_are_exact(void **state)

@@ -148,8 +148,8 @@ static bool can_count(const struct tr__nodes *b, const uint8_t *counts, uint32_t
     return counts[rule] && (vital == TR__NONE || b->height[b->rules[vital].start] != NEVER);
 }
 
-/* A lower bound cannot be met where nothing, or not enough, can be counted: such ends of loops are taken out, and
- * the heights, which took them for ways out, are found anew. */
+/* A lower bound cannot be met where nothing, or not enough, can be counted: such ends of loops are
+ * taken out, and the heights, which took them for ways out, are found anew. */
 static bool drop_vain_bounds(struct analysis *w)
 {
     struct tr__nodes *b = w->b;

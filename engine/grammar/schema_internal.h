@@ -142,7 +142,6 @@ tr__site tr__ref_target(struct tr__schema *s, tr__site schema);
 
 void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind kind, tr__site site,
                   const char *key); /* without a scope */
-void tr__term_put(struct tr__schema *s, struct tr__terms *t, struct tr__term x);
 /* The node that takes a value of which the terms hold, then the end of the rule. */
 uint32_t tr__emit_terms(struct tr__schema *s, const struct tr__terms *t);
 /* Joins what joins; false if nothing can satisfy the terms. *splits: alternatives are left. */

@@ -14,7 +14,7 @@ static bool same(const struct tr__term *x, const struct tr__term *y)
            (x->key == y->key || (x->key && y->key && strcmp(x->key, y->key) == 0));
 }
 
-void tr__term_put(struct tr__schema *s, struct tr__terms *t, struct tr__term x)
+static void term_put(struct tr__schema *s, struct tr__terms *t, struct tr__term x)
 {
     if (!tr__spend(s->b, 1 + t->n / 4))
         return;
@@ -44,7 +44,7 @@ void tr__term_put(struct tr__schema *s, struct tr__terms *t, struct tr__term x)
 void tr__term_add(struct tr__schema *s, struct tr__terms *t, enum tr__term_kind kind, tr__site site,
                   const char *key)
 {
-    tr__term_put(s, t, (struct tr__term){kind, site, key, NULL});
+    term_put(s, t, (struct tr__term){kind, site, key, NULL});
 }
 
 static struct tr__terms copy_without(struct tr__schema *s, const struct tr__terms *t,
@@ -54,7 +54,7 @@ static struct tr__terms copy_without(struct tr__schema *s, const struct tr__term
 
     for (uint32_t i = 0; i < t->n; i++)
         if (i != without)
-            tr__term_put(s, &out, t->at[i]);
+            term_put(s, &out, t->at[i]);
     return out;
 }
 
@@ -75,7 +75,7 @@ struct opening {
 
 static void put(struct opening *o, enum tr__term_kind kind, tr__site site, const char *key)
 {
-    tr__term_put(o->s, &o->out, (struct tr__term){kind, site, key, o->scope});
+    term_put(o->s, &o->out, (struct tr__term){kind, site, key, o->scope});
 }
 
 static void open_is(struct opening *o, tr__site site, const struct chain *up);
@@ -171,7 +171,7 @@ static void open_is(struct opening *o, tr__site site, const struct chain *up)
     if (here.depth > MAX_CHAIN)
         tr__schema_fail(o->s, TR_EUNSUPPORTED, site, "$ref", "too long a chain of references");
     o->scope = tr__scope_enter(o->s, site, outer);
-    tr__term_put(o->s, &o->opened, (struct tr__term){TR__TERM_IS, site, NULL, o->scope});
+    term_put(o->s, &o->opened, (struct tr__term){TR__TERM_IS, site, NULL, o->scope});
     if (o->s->b->r == 0 && o->opened.n > before) {
         put(o, TR__TERM_BASE, site, NULL);
         open_members(o, site, &here);
@@ -199,7 +199,7 @@ static void add(struct split *p, enum tr__term_kind kind, tr__site site, const c
     const struct tr__scope *scope = kind == TR__TERM_IS ? p->all->at[p->choice].scope : NULL;
 
     if (site || key)
-        tr__term_put(p->s, &p->next, (struct tr__term){kind, site, key, scope});
+        term_put(p->s, &p->next, (struct tr__term){kind, site, key, scope});
 }
 
 static void end(struct split *p)
@@ -468,7 +468,7 @@ bool tr__open_terms(struct tr__schema *s, const struct tr__terms *t, struct tr__
         else if (t->at[i].kind == TR__TERM_NOT)
             open_not(&o, t->at[i].site);
         else
-            tr__term_put(s, &o.out, t->at[i]);
+            term_put(s, &o.out, t->at[i]);
     }
     *ret = o.out;
     *ret_splits = false;

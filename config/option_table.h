@@ -136,6 +136,9 @@
       "log how each request's body begins")                                                        \
     X(CHOICE, log_format, "text", "text|json", 0, 0, TR_FOR_ALL, TR_RELOAD,                        \
       "form of the log lines on stderr")                                                           \
+    X(STRING, otlp_endpoint, NULL, NULL, 0, 0, TR_FOR_SERVE, 0,                                    \
+      "http://HOST:PORT/v1/traces: a collector that gets a span of each request (OTLP as JSON; "   \
+      "no TLS)")                                                                                   \
     X(INT, max_tokens, "256", NULL, 1, 1 << 30, TR_FOR_GENERATE, 0, "longest answer")              \
     X(REAL, temperature, "1", NULL, 0, 100, TR_FOR_GENERATE, 0, "0 takes the best token")          \
     X(INT, top_k, "off", "off", 1, 1 << 30, TR_FOR_GENERATE, 0, "keep the k best tokens")          \

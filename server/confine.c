@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "server/log.h"
+#include "server/spans.h"
 #include "server/syscalls.h"
 
 #ifndef PR_SET_MDWE
@@ -69,6 +70,8 @@ enum {
     LL_ADD_RULE = 445,
     LL_RESTRICT_SELF = 446,
     LL_RULE_PATH_BENEATH = 1,
+    LL_RULE_NET_PORT = 2,
+    LL_CONNECT_TCP = 2,
     LL_VERSION = 1,
     LL_SCOPES = 3 /* abstract sockets, signals */
 };
@@ -91,6 +94,9 @@ enum ll_right {
 struct ruleset_attr {
     uint64_t fs, net, scoped;
 };
+struct port_rule {
+    uint64_t allowed, port;
+};
 struct path_rule {
     uint64_t allowed;
     int32_t fd;
@@ -99,6 +105,7 @@ struct path_rule {
 struct files {
     int fd;          /* the ruleset */
     uint64_t rights; /* of files and folders that it rules */
+    bool ports;      /* it rules them, too */
 };
 
 /* By the kernel's version of the interface: rights and the size of the struct grow with it. */
@@ -111,7 +118,8 @@ static int open_ruleset(struct files *ret)
     size_t v = TR_MIN((size_t)version, TR_ARRAY_LEN(n_rights) - 1);
     ret->rights = (1u << n_rights[v]) - 1;
     struct ruleset_attr attr = {.fs = ret->rights};
-    if (version >= 4)
+    ret->ports = version >= 4;
+    if (ret->ports)
         attr.net = 3; /* bind, connect */
     if (version >= 6)
         attr.scoped = LL_SCOPES;
@@ -208,6 +216,12 @@ static bool limit_files(const struct tr_options *o)
     if (open_ruleset(&f) < 0)
         return false;
     allow_all(&f, o);
+    struct tr_err err;
+    int port = 0;
+    if (f.ports && srv_spans_port(o, &port, &err) == 0 && port > 0) {
+        struct port_rule rule = {LL_CONNECT_TCP, (uint64_t)port};
+        syscall(LL_ADD_RULE, f.fd, LL_RULE_NET_PORT, &rule, 0);
+    }
     bool ok = syscall(LL_RESTRICT_SELF, f.fd, 0) == 0;
     close(f.fd);
     return ok;

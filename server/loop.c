@@ -27,6 +27,7 @@
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/server.h"
+#include "server/spans.h"
 
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
@@ -437,12 +438,16 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     if (r == 0)
         r = inbox ? 0 : srv_listen_bind(s->listen, options, &s->error);
     if (r == 0)
+        r = srv_spans_open(&s->spans, options, &s->error);
+    if (r == 0)
         r = srv_confine_start(options, &s->error);
     if (r == 0 && options->batch_dir)
         r = srv_store_open(&s->store, options->batch_dir, options->batch_quota, &s->error);
+    if (r == 0 && s->spans)
+        r = srv_spans_start(s->spans, &s->error);
     if (r < 0)
         srv_listen_stop(s->listen);
-    srv_log_start(); /* the first thread */
+    srv_log_start(); /* threads begin after the confinement */
     bool looping = r == 0;
     if (r == 0)
         r = init_loop(s, &s->error);
@@ -457,6 +462,7 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     }
     if (looping)
         close_all(s);
+    srv_spans_close(s->spans); /* requests have left */
     srv_inbox_close(s->inbox);
     if (r < 0)
         srv_log(SRV_LOG_ERROR, NULL, "%s", s->error.msg);

@@ -28,6 +28,7 @@ struct srv_listen;
 struct srv_mhd;
 struct srv_outbox;
 struct srv_route;
+struct srv_spans;
 struct srv_store;
 struct srv_watch;
 
@@ -90,6 +91,7 @@ struct srv {
     struct srv_event *events; /* taken from the outbox, for the next turn */
     uint64_t next_id;         /* for srv_req.number */
     struct srv_metrics metrics;
+    struct srv_spans *spans; /* NULL: nobody collects them */
 };
 
 /* Whether the engine's thread turned lately: a step may be long, a minute is not a step. */

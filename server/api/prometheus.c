@@ -5,6 +5,7 @@
 #include "server/log.h"
 #include "server/process.h"
 #include "server/server.h"
+#include "server/spans.h"
 
 struct page {
     struct tr_buf *out;
@@ -343,6 +344,11 @@ static void page(struct page *p, struct srv *s)
     value(p, "connection_limit", NULL, "gauge", "Connections that may be open.", s->max_conns);
     value(p, "log_lines_dropped_total", NULL, "counter", "Log lines that nobody was there to take.",
           (double)srv_log_dropped());
+    struct srv_spans_counts spans = srv_spans_counts(s->spans);
+    value(p, "spans_sent_total", NULL, "counter", "Spans that the collector has taken.",
+          (double)spans.sent);
+    value(p, "spans_dropped_total", NULL, "counter", "Spans that the collector did not take.",
+          (double)spans.dropped);
     value(p, "cancelled_calls_total", NULL, "counter", "Calls whose client left.",
           (double)m->cancelled_calls);
     value(p, "stalled_streams_total", NULL, "counter", "Streams ended because nobody read them.",

@@ -1,5 +1,7 @@
 #include "server/call/measure.h"
 
+#include <stdio.h>
+
 #include "config/clock.h"
 #include "server/call/usage.h"
 #include "server/server.h"
@@ -33,9 +35,12 @@ void srv_measure_ledger(const struct srv_call *c)
 {
     struct srv_ledger *l = &c->req->ledger;
     struct srv_usage u = srv_usage_of(c);
-    int64_t queue_ns = 0;
-    for (int i = 0; i < c->n_jobs; i++)
+    int64_t queue_ns = 0, prefill_ns = 0, decode_ns = 0;
+    for (int i = 0; i < c->n_jobs; i++) {
         queue_ns = TR_MAX(queue_ns, c->jobs[i].usage.queue_ns);
+        prefill_ns = TR_MAX(prefill_ns, c->jobs[i].usage.prefill_ns);
+        decode_ns = TR_MAX(decode_ns, c->jobs[i].usage.decode_ns);
+    }
     *l = (struct srv_ledger){.made = true,
                              .begun = c->first_ns != 0,
                              .constrained = c->asked && c->asked->grammar,
@@ -43,8 +48,12 @@ void srv_measure_ledger(const struct srv_call *c)
                              .cached = u.cached,
                              .completion = u.completion,
                              .queue_ms = (double)queue_ns * 1e-6,
+                             .operation = c->api->part ? "chat" : "text_completion",
+                             .prefill_ms = (double)prefill_ns * 1e-6,
+                             .decode_ms = (double)decode_ns * 1e-6,
                              .first_ms = (double)(c->first_ns - c->context.begun_ns) * 1e-6,
                              .token_ms = token_ns(c, u.completion) * 1e-6};
+    snprintf(l->model, sizeof l->model, "%s", c->model ? c->model : c->context.model);
     for (int i = 0; i < c->n_choices; i++)
         l->tool_calls += c->choices[i].turn.n_calls;
     if (c->err.code)

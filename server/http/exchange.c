@@ -16,6 +16,7 @@
 #include "server/http/origin.h"
 #include "server/http/reply.h"
 #include "server/http/route.h"
+#include "server/http/span.h"
 #include "server/log.h"
 #include "server/server.h"
 
@@ -78,6 +79,7 @@ static bool keep_head(struct srv_req *req, const struct srv_head *head, const ch
         snprintf(req->id, sizeof req->id, "req-%016llx", (unsigned long long)req->number);
     memcpy(req->trace, head->trace, sizeof req->trace);
     memcpy(req->span, head->span, sizeof req->span);
+    req->sampled = head->sampled;
     req->length = head->length;
     req->strict = req->srv->options->strict;
     req->origin = origin ? strdup(origin) : NULL;
@@ -248,6 +250,7 @@ void srv_exchange_leave(struct srv_req *req, bool gone)
     srv_metrics_request(&req->srv->metrics, req->route ? req->route_index : SRV_MAX_ROUTES,
                         req->gone ? 499 : req->status);
     srv_access_log(req);
+    srv_span_tell(req);
     /* Whoever is told to go hears the end of file. */
     if (req->close || req->srv->closing)
         shutdown(c->fd, SHUT_RD);

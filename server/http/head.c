@@ -223,6 +223,7 @@ static void take_trace(struct srv_head *h)
         return;
     memcpy(h->trace, t + TRACE, 32);
     memcpy(h->span, t + PARENT, 16);
+    h->sampled = strchr("13579bdf", t[FLAGS + 1]) != NULL;
 }
 
 void srv_head_read(struct srv_head *head, struct MHD_Connection *mhd, const struct srv_line *line)

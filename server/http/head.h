@@ -23,6 +23,7 @@ struct srv_head {
     const char *fault;        /* what is wrong with it; NULL = nothing */
     const char *key;          /* that the client showed; NULL = none */
     char trace[33], span[17]; /* of a traceparent that is as it should be; "" = none */
+    bool sampled;             /* its flag */
     uint64_t length;          /* Content-Length, 0 if there is none; UINT64_MAX beyond 2^64 */
     size_t bytes;             /* of names and values */
     bool broken;              /* a name that is no token, or a control character in a value */

@@ -51,13 +51,16 @@ struct srv_generator {
     void (*stop)(struct srv_req *req);    /* the client is gone; comes at most once */
 };
 
-/* What a request's call has come to, for its line in the log. */
+/* What a request's call has come to, for its line in the log and its spans. */
 struct srv_ledger {
     bool made;  /* there was a call */
     bool begun; /* it has come to a token: the times below are known */
     bool constrained;
     long long prompt, cached, completion; /* tokens; cached: of the prompt */
     double queue_ms, first_ms, token_ms;  /* waiting; to the first token; each token after it */
+    double prefill_ms, decode_ms;         /* of the longest of its prompts */
+    const char *operation;                /* as the field names it: "chat", "text_completion" */
+    char model[64];                       /* the id that was asked for */
     const char *finish;                   /* of its first choice, or "error"; NULL = none */
     int tool_calls;
 };
@@ -94,6 +97,7 @@ struct srv_req {
     bool coded;                    /* it is compressed, which is not understood */
     bool strict;                   /* unknown fields are errors */
     char trace[33], span[17];      /* of the caller's traceparent, "" = none */
+    bool sampled;                  /* as that says */
     struct srv_ledger ledger;
 
     struct tr_buf body;

@@ -21,8 +21,8 @@ static struct srv_req *slowest(const struct srv *s, const struct srv_req *but, i
     struct srv_req *best = NULL;
     TR_LIST_EACH(const struct srv_conn, c, &s->conns) {
         struct srv_req *r = c->req;
-        if (r && r != but && r->phase == SRV_PHASE_BODY && r->paced > 0 && r->held > 0 &&
-            (!best || pace(r, now) < pace(best, now)))
+        if (r && r != but && r->phase == SRV_PHASE_BODY && !r->busy && r->paced > 0 &&
+            r->held > 0 && (!best || pace(r, now) < pace(best, now)))
             best = r;
     }
     return best && pace(best, now) < STANDING ? best : NULL;

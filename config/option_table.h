@@ -109,6 +109,8 @@
       "file with more keys, one a line, or a table of keys and their limits (JSON)")               \
     X(LIST, priority_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                   \
       "more keys that are let in: the priority of their requests counts before other keys'")       \
+    X(LIST, admin_key, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD | TR_SECRET,                      \
+      "more keys that are let in: they may have the checkpoint loaded again (/admin/reload)")      \
     X(LIST, allowed_hosts, NULL, NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                              \
       "Host names that are answered; none: any, or local ones when bound to the loopback")         \
     X(BOOL, protect_metrics, "false", NULL, 0, 0, TR_FOR_SERVE, TR_RELOAD,                         \

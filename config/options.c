@@ -409,12 +409,14 @@ static int read_keys(struct tr_options *o, struct tr_err *err)
 }
 
 /* Keys of any kind let in. */
-static int add_priority_keys(struct tr_options *o, struct tr_err *err)
+static int add_special_keys(struct tr_options *o, struct tr_err *err)
 {
     const struct tr_option *row = find_row("api_key", strlen("api_key"));
+    const struct tr_strings *const kinds[] = {&o->priority_key, &o->admin_key};
     int r = 0;
-    for (size_t i = 0; i < o->priority_key.n && r == 0; i++)
-        r = tr_option_set(row, o, o->priority_key.items[i], err);
+    for (size_t k = 0; k < TR_ARRAY_LEN(kinds); k++)
+        for (size_t i = 0; i < kinds[k]->n && r == 0; i++)
+            r = tr_option_set(row, o, kinds[k]->items[i], err);
     return r;
 }
 
@@ -450,7 +452,7 @@ int tr_options_parse(struct tr_options *ret, int argc, char *const *argv, char *
         if (r == 0)
             r = read_keys(&o, err);
         if (r == 0)
-            r = add_priority_keys(&o, err);
+            r = add_special_keys(&o, err);
     }
     if (r < 0) {
         tr_options_done(&o);

@@ -66,5 +66,8 @@ typedef void (*tr_tensor_fn)(void *arg, const struct tr_tensor_facts *facts);
 
 /* How far a load is: done and total bytes. Called on the thread that loads. */
 typedef void (*tr_progress_fn)(void *arg, uint64_t done, uint64_t total);
+/* The checkpoint is good; its weights will take so many bytes of memory, of which so many are left.
+ * false: they are not read, and loading ends with TR_ECANCELED. */
+typedef bool (*tr_checked_fn)(void *arg, uint64_t weight_bytes, uint64_t memory_left);
 
 #endif

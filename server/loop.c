@@ -28,6 +28,7 @@
 #include "server/notify.h"
 #include "server/server.h"
 #include "server/spans.h"
+#include "server/swap.h"
 
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
@@ -45,6 +46,7 @@ struct daemon {
     struct srv_listen listen;
     struct srv_outbox outbox;
     struct srv_inbox inbox;
+    struct srv_swap swap;
 };
 
 /* ---- draining ---- */
@@ -73,7 +75,9 @@ static void begin_drain(uv_timer_t *timer)
     struct srv *s = timer->data;
     s->state = SRV_STATE_DRAINING;
     srv_jobs_end(s->jobs);
-    tr_engine_drain(s->model->engine);
+    if (s->model)
+        tr_engine_drain(s->model->engine);
+    srv_swap_call_off(s);
     srv_log(SRV_LOG_INFO, NULL, "draining: %d requests under way", s->n_calls);
     uv_timer_start(&s->drain, on_drain_end, (uint64_t)s->options->drain_timeout, 0);
 }
@@ -122,12 +126,12 @@ static void on_terminate(uv_signal_t *handle, int number)
         srv_listen_stop(s->listen);
         _exit(0); /* the loader cannot be stopped, and nothing else has begun */
     }
-    if (s->state == SRV_STATE_READY) {
+    if (s->state == SRV_STATE_READY || s->state == SRV_STATE_SWAPPING) {
         s->state = SRV_STATE_LEAVING;
         srv_notify("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%lld",
                    1000LL * (s->options->drain_delay + s->options->drain_timeout + STOP_MS));
         srv_log(SRV_LOG_INFO, NULL, "%s: not ready any more", strsignal(number));
-        if (s->options->drain_delay > 0)
+        if (s->options->drain_delay > 0 && s->model)
             uv_timer_start(&s->drain, begin_drain, (uint64_t)s->options->drain_delay, 0);
         else
             begin_drain(&s->drain);
@@ -147,7 +151,7 @@ static void reload(struct srv *s)
     struct tr_options fresh;
     struct tr_buf refused = {0};
     struct tr_err err;
-    if (s->state == SRV_STATE_LOADING) { /* the loader reads the options */
+    if (s->state == SRV_STATE_LOADING || srv_swap_busy(s)) { /* who loads reads the options */
         srv_log(SRV_LOG_WARN, NULL, "reload: not while loading; the options stay");
         return;
     }
@@ -183,17 +187,21 @@ static void on_reload(uv_signal_t *handle, int number)
     struct srv *s = handle->data;
     srv_notify("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(tr_clock_ns() / 1000));
     reload(s);
-    if (s->state == SRV_STATE_READY)
+    struct srv_swap_wish wish = {0};
+    bool begun = srv_swap_is_due(s) && srv_swap_begin(s, &wish, NULL) == 0;
+    if (s->state == SRV_STATE_READY && !begun) /* else when it has ended */
         srv_notify("READY=1");
 }
 
 /* ---- loading ---- */
 
 /* On the loader's thread. */
-static void on_good_checkpoint(void *arg)
+static bool on_good_checkpoint(void *arg, uint64_t weight_bytes, uint64_t memory_left)
 {
+    (void)weight_bytes, (void)memory_left;
     struct srv *s = arg;
     uv_async_send(&s->checked);
+    return true;
 }
 
 static void load(void *arg)
@@ -236,14 +244,14 @@ static int batch_width(const struct tr_options *o)
 
 static int begin_serving(struct srv *s)
 {
-    srv_model_log(s->model, s->options);
+    srv_model_log(s->opened, s->options);
     int r = open_port(s, &s->error);
     if (r == 0)
         r = srv_confine_ready(s->options, &s->error);
     if (r == 0 && s->store)
         r = srv_jobs_open(&s->jobs, s->store, s->inbox, batch_width(s->options), &s->error);
     if (r == 0) {
-        s->state = SRV_STATE_READY;
+        srv_swap_place(s, s->opened);
         srv_notify("READY=1\nSTATUS=serving %.64s on %s", s->model->name, s->listen->url);
         if (s->listen->n > 0)
             srv_log(SRV_LOG_INFO, NULL, "listening on %s", s->listen->url);
@@ -256,11 +264,12 @@ static void on_loaded(uv_async_t *async)
 {
     struct srv *s = async->data;
     uv_thread_join(&s->loader);
-    s->model = s->opened;
     if (s->result == 0)
         s->result = begin_serving(s);
-    if (s->result < 0)
+    if (s->result < 0) {
+        srv_model_unref(s->opened);
         s->over = true;
+    }
 }
 
 /* ---- the loop ---- */
@@ -303,6 +312,8 @@ static int init_loop(struct srv *s, struct tr_err *err)
         r = uv_async_init(&s->loop, &s->checked, on_checked);
     if (r == 0)
         r = uv_async_init(&s->loop, &s->loaded, on_loaded);
+    if (r == 0)
+        r = srv_swap_init(s);
     if (r == 0)
         r = init_signal(s, &s->sigterm, SIGTERM, on_terminate);
     if (r == 0)
@@ -375,7 +386,8 @@ static bool end_work(struct srv *s)
 
 static void leave(const struct srv *s)
 {
-    srv_log(SRV_LOG_WARN, NULL, "ended with %d requests in the hands of workers", s->n_working);
+    srv_log(SRV_LOG_WARN, NULL, "ended with %d requests in the hands of workers%s", s->n_working,
+            srv_swap_busy(s) ? " and a checkpoint that was being loaded" : "");
     srv_log_stop(LAST_WORDS_MS);
     _exit(s->result < 0 ? 1 : 0);
 }
@@ -385,11 +397,12 @@ static void close_all(struct srv *s)
 {
     s->closing = true;
     srv_listen_stop(s->listen);
+    srv_swap_call_off(s);
     abort_calls(s);
     if (!end_work(s))
         leave(s);
-    if (s->model)
-        srv_model_stop(s->model); /* delivers the DONE events of everything that ran */
+    TR_LIST_EACH(struct srv_model, m, &s->models)
+        srv_model_stop(m); /* delivers the DONE events of everything that ran */
     while (srv_call_events(s))
         ;
     srv_inbox_close(s->inbox);
@@ -400,6 +413,8 @@ static void close_all(struct srv *s)
         abandon_connections(s);
         srv_transport_stop(s);
     }
+    if (!srv_swap_done(s))
+        leave(s);
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT); /* close callbacks, work that was under way on the pool */
     if (uv_loop_close(&s->loop) != 0)
@@ -424,11 +439,15 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     s->listen = &d->listen;
     s->outbox = &d->outbox;
     s->inbox = inbox ? inbox : &d->inbox;
+    s->swap = &d->swap;
+    s->fixed = inbox != NULL;
     s->created = (int64_t)time(NULL);
     tr_list_init(&s->conns);
     tr_list_init(&s->idle);
     tr_list_init(&s->calls);
     tr_list_init(&s->works);
+    tr_list_init(&s->models);
+    tr_list_init(&s->held);
     prepare_process();
     s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)

@@ -1,8 +1,9 @@
 /*
  * The daemon's life: bind, load, serve, drain, end.
  *
- * Everything here happens on the loop thread except the load, which has a thread of its own so that
- * signals are heard meanwhile. The order of the end stands in `close_all`, top to bottom.
+ * Everything here happens on the loop thread except loads, which have a thread of their own so
+ * that signals are heard, and requests answered (swap.h), meanwhile. The order of the end stands in
+ * `close_all`, top to bottom.
  */
 #ifndef TR_SERVER_LOOP_H
 #define TR_SERVER_LOOP_H

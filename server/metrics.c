@@ -41,7 +41,7 @@ const struct srv_histogram_info srv_histograms[SRV_N_HISTS] = {
 };
 
 const int srv_metrics_codes[SRV_N_CODES] = {200, 204, 304, 400, 401, 404, 405, 408, 413, 415,
-                                            417, 429, 431, 499, 500, 503, 422, 403, 0};
+                                            417, 429, 431, 499, 500, 503, 422, 403, 409, 0};
 
 void srv_metrics_observe(struct srv_metrics *m, enum srv_histogram_id id, double x)
 {

@@ -8,7 +8,7 @@
 enum {
     SRV_MAX_BUCKETS = 24,
     SRV_MAX_ROUTES = 32,
-    SRV_N_CODES = 19 /* statuses counted apart */
+    SRV_N_CODES = 20 /* statuses counted apart */
 };
 
 enum srv_histogram_id {
@@ -53,6 +53,7 @@ struct srv_metrics {
     uint64_t requests[SRV_MAX_ROUTES + 1][SRV_N_CODES]; /* the last route is "other" */
     uint64_t finished[SRV_N_REASONS];                   /* answers */
     uint64_t cancelled_calls, stalled_streams, refused_connections;
+    uint64_t reloads, failed_reloads; /* of the checkpoint */
 };
 
 extern const int srv_metrics_codes[SRV_N_CODES]; /* 0 = any other */

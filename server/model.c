@@ -1,14 +1,65 @@
 #include "server/model.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "config/hash.h"
 #include "engine/grammar/cache.h"
 #include "server/call/defaults.h"
 #include "server/load.h"
 #include "server/log.h"
 #include "server/probe.h"
+
+/* ---- what a path leads to ---- */
+
+static struct tr_hash hash_file(const char *path, const char *name)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return (struct tr_hash){0};
+    const int64_t facts[] = {(int64_t)st.st_dev, (int64_t)st.st_ino, (int64_t)st.st_size,
+                             (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec};
+    return tr_hash_link(tr_hash(facts, sizeof facts), name, strlen(name));
+}
+
+/* A file that loading reads, by its name. */
+static bool is_part(const char *name)
+{
+    static const char *const ends[] = {".json", ".safetensors", ".jinja"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < TR_ARRAY_LEN(ends); i++) {
+        size_t k = strlen(ends[i]);
+        if (name[0] != '.' && n > k && strcmp(name + n - k, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t srv_model_stamp(const char *path, const char *chat_template)
+{
+    char real[PATH_MAX], at[2 * PATH_MAX];
+    if (!realpath(path, real))
+        return 0;
+    uint64_t sum = tr_hash(real, strlen(real)).lo;
+    if (chat_template)
+        sum += hash_file(chat_template, chat_template).lo;
+    DIR *dir = opendir(real);
+    if (!dir)
+        return sum + hash_file(real, "").lo;
+    for (const struct dirent *e; (e = readdir(dir));) { /* in any order */
+        snprintf(at, sizeof at, "%s/%s", real, e->d_name);
+        if (is_part(e->d_name))
+            sum += hash_file(at, e->d_name).lo;
+    }
+    closedir(dir);
+    return sum;
+}
+
+/* ---- one of them ---- */
 
 /* A copy: workers look at them while the options may be read again. */
 static int take_names(struct srv_model *m, const struct tr_strings *given)
@@ -62,6 +113,8 @@ int srv_model_open(struct srv_model **ret, const struct tr_options *o,
     if (!m)
         return tr_err_set(err, TR_ENOMEM, NULL, "out of memory");
     m->refs = 1;
+    m->stamp = srv_model_stamp(eo->model, o->chat_template); /* before: what changes now is news */
+    m->path = realpath(eo->model, NULL);
     int r = srv_engine_open(&m->engine, eo, err);
     if (r == 0)
         r = srv_chat_open(&m->chat, o, m->engine, err);
@@ -111,9 +164,18 @@ void srv_model_unref(struct srv_model *m)
 {
     if (!m || --m->refs > 0)
         return;
+    if (m->unused)
+        m->unused(m);
+    else
+        srv_model_free(m);
+}
+
+void srv_model_free(struct srv_model *m)
+{
     srv_model_stop(m);
     tr_chat_close(m->chat);
     free(m->name);
+    free(m->path);
     for (size_t i = 0; i < m->names.n; i++)
         free(m->names.items[i]);
     free(m->names.items);

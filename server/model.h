@@ -7,13 +7,23 @@
 #ifndef TR_SERVER_MODEL_H
 #define TR_SERVER_MODEL_H
 
+#include "config/list.h"
 #include "config/options.h"
 #include "engine/engine.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
+struct srv;
+
 struct srv_model {
     int refs;
+    struct tr_list link; /* srv.models, of those that serve or have served */
+    struct srv *srv;     /* whose list it is */
+    /* Takes it over when its last reference goes; NULL: it is freed. */
+    void (*unused)(struct srv_model *m);
+    uint64_t number;          /* of the process, from 1 */
+    char *path;               /* what the path led to; owned */
+    uint64_t stamp;           /* srv_model_stamp of it */
     struct tr_engine *engine; /* NULL once it was stopped */
     const struct tr_engine_info *info;
     const struct tr_tokenizer *tokenizer;
@@ -31,10 +41,13 @@ struct srv_model {
  * none. Any thread; err says what is wrong. */
 TR_NODISCARD int srv_model_open(struct srv_model **ret, const struct tr_options *o,
                                 const struct tr_engine_options *eo, struct tr_err *err);
+/* A number that changes when the path leads to something else, or to files that were replaced. */
+uint64_t srv_model_stamp(const char *path, const char *chat_template);
 /* Logs what it is and what memory it takes. */
 void srv_model_log(const struct srv_model *m, const struct tr_options *o);
 struct srv_model *srv_model_use(struct srv_model *m); /* one more reference; returns m */
-void srv_model_unref(struct srv_model *m);            /* NULL ok; the last one frees it */
+void srv_model_unref(struct srv_model *m);            /* NULL ok; the last one ends it */
+void srv_model_free(struct srv_model *m);             /* ends what runs */
 /* Ends what runs; its events are delivered. */
 void srv_model_stop(struct srv_model *m);
 

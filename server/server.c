@@ -16,6 +16,8 @@ int srv_retry_after(struct srv *s)
 bool srv_engine_alive(struct srv *s)
 {
     struct tr_engine_stats st;
+    if (!s->model) /* between two */
+        return true;
     tr_engine_stats(s->model->engine, &st);
     return tr_clock_ns() - st.heartbeat_ns < STALE_NS;
 }

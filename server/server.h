@@ -30,13 +30,15 @@ struct srv_outbox;
 struct srv_route;
 struct srv_spans;
 struct srv_store;
+struct srv_swap;
 struct srv_watch;
 
 enum srv_state {
     SRV_STATE_LOADING,
     SRV_STATE_READY,
-    SRV_STATE_LEAVING, /* told to end: not ready, but still serving for drain_delay */
-    SRV_STATE_DRAINING /* new work is refused, what runs may finish */
+    SRV_STATE_SWAPPING, /* between two checkpoints: what has begun goes on, the rest waits */
+    SRV_STATE_LEAVING,  /* told to end: not ready, but still serving for drain_delay */
+    SRV_STATE_DRAINING  /* new work is refused, what runs may finish */
 };
 
 struct srv {
@@ -63,10 +65,17 @@ struct srv {
     bool closing;             /* connections go as soon as they can */
     bool over;                /* the loop has to end */
 
-    struct srv_model *model; /* a reference; NULL until loaded */
-    int64_t created;         /* unix seconds of the start */
-    struct srv_keys *keys;   /* who may ask for what */
-    uint64_t hash_key[2];    /* random; keys tenant and cache salts */
+    struct srv_model *model; /* a reference; NULL until loaded, and while swapping */
+    struct tr_list models;   /* it, and former ones that are not closed yet */
+    uint64_t n_served;       /* checkpoints so far */
+    int n_models;            /* these, and those that workers close at this moment */
+    bool fixed; /* whoever asks wants one checkpoint throughout: a signal changes none */
+    struct srv_swap *swap;
+    struct tr_list held; /* n_held requests that wait for a checkpoint: http/hold.c */
+    int n_held;
+    int64_t created;       /* unix seconds of the start */
+    struct srv_keys *keys; /* who may ask for what */
+    uint64_t hash_key[2];  /* random; keys tenant and cache salts */
     struct srv_outbox *outbox;
     struct srv_inbox *inbox; /* what threads of this process ask */
     struct srv_store *store; /* files and batches; NULL: off */

@@ -154,8 +154,9 @@ static int load(struct tr_weights *w, const char *path, const struct tr_weights_
     if (o->packed_cache)
         r = tr__packed_init(&packed, o->packed_cache, path, &st->plan, &w->config, &st->source,
                             o->choice, err);
-    if (!r && o->on_checked)
-        o->on_checked(o->on_checked_arg);
+    if (!r && o->on_checked &&
+        !o->on_checked(o->on_checked_arg, w->memory_bytes, tr_memory_left(TR_CGROUP_ROOT)))
+        r = tr_err_set(err, TR_ECANCELED, NULL, "called off before the weights were read");
     if (!r)
         r = fill(w, o, &packed, &values, err);
     tr__packed_done(&packed);

@@ -65,8 +65,8 @@ struct tr_weights_options {
     tr_packed_fn on_packed;   /* NULL: the cache is written before opening ends; else after, while
                                  the weights are in use, and closing them cuts it short */
     void *on_packed_arg;
-    struct tr_pool *pool;          /* packs in parallel */
-    void (*on_checked)(void *arg); /* NULL, or told before the weights are read */
+    struct tr_pool *pool;     /* packs in parallel */
+    tr_checked_fn on_checked; /* NULL, or asked before the weights are read */
     void *on_checked_arg;
     tr_progress_fn progress;
     void *progress_arg;

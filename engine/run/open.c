@@ -90,9 +90,9 @@ static int open_model(struct tr_engine *e, struct tr_err *err)
     struct tr_checkpoint *checkpoint = NULL;
     r = tr_checkpoint_open(&checkpoint, o->model, err);
     if (r == 0)
-        r = tr_weights_open(&e->weights, checkpoint, &wo, err);
-    if (r == 0)
         r = tr_checkpoint_tokenizer(checkpoint, &e->tokenizer, err);
+    if (r == 0)
+        r = tr_weights_open(&e->weights, checkpoint, &wo, err);
     if (r == 0)
         e->info.sampling = checkpoint->generation.sampling;
     tr_checkpoint_close(checkpoint);

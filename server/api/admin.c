@@ -80,9 +80,13 @@ const struct srv_route srv_model_route = {
 
 static void get_health(struct srv_req *req)
 {
+    const struct srv_model *m = req->srv->model;
     switch (req->srv->state) {
     case SRV_STATE_LOADING:
         srv_refuse(req, SRV_PROBLEM_LOADING, NULL, "the checkpoint is loading");
+        return;
+    case SRV_STATE_SWAPPING:
+        srv_refuse(req, SRV_PROBLEM_LOADING, NULL, "the next checkpoint is loading");
         return;
     case SRV_STATE_LEAVING:
     case SRV_STATE_DRAINING:
@@ -96,7 +100,9 @@ static void get_health(struct srv_req *req)
         srv_refuse(req, SRV_PROBLEM_UNHEALTHY, NULL, "the engine does not respond");
         return;
     }
-    tr_buf_adds(&req->out, "{\"status\":\"ok\"}");
+    tr_buf_adds(&req->out, "{\"status\":\"ok\",\"model\":");
+    tr_json_quote(&req->out, m->name, strlen(m->name));
+    tr_buf_addf(&req->out, ",\"system_fingerprint\":\"%s\"}", m->fingerprint);
     srv_reply(req, 200, "application/json");
 }
 

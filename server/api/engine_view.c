@@ -35,6 +35,7 @@ struct srv_watch {
     struct tr_list watchers;
     int n, streams;      /* all, and those that are not once */
     int64_t written;     /* loop time of the last event, which answers to others do not move */
+    uint64_t model;      /* number of the checkpoint that is watched */
     uint64_t seen;       /* number of the last drawing */
     uint64_t step;       /* the last that was told in an event */
     size_t told;         /* hash of what was, but for its time */
@@ -240,12 +241,44 @@ static bool write_event(struct srv_watch *w, const struct srv *s, const struct t
     return fresh;
 }
 
+/* Nothing will be drawn any more. */
+static void dismiss(struct srv_watch *w)
+{
+    TR_LIST_EACH_SAFE(struct watcher, x, &w->watchers) {
+        if (x->once)
+            srv_refuse(x->req, SRV_PROBLEM_DRAIN, NULL, "the daemon is shutting down");
+        else
+            srv_stream_end(x->req, false);
+        leave(w, x);
+    }
+}
+
+/* Another checkpoint serves, whose drawings and steps have numbers of their own. */
+static void turn_to(struct srv_watch *w, const struct srv_model *m, uint64_t number)
+{
+    w->model = m->number;
+    w->seen = number;
+    w->step = 0;
+    TR_LIST_EACH(struct watcher, x, &w->watchers) {
+        x->from = number;
+        x->follows = false;
+    }
+    tr_engine_look(m->engine);
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct srv *s = timer->data;
     struct srv_watch *w = s->watch;
+    if (!s->model) { /* between two: whoever watches waits */
+        if (s->state == SRV_STATE_DRAINING)
+            dismiss(w);
+        return;
+    }
     const struct tr_engine_view *v = tr_engine_view(s->model->engine);
     int64_t now = (int64_t)uv_now(&s->loop);
+    if (w->model != s->model->number)
+        turn_to(w, s->model, v->number);
     bool drawn = v->number != w->seen, over = s->state == SRV_STATE_DRAINING;
     bool due = w->streams && now - w->written >= EVENT_MS, beat = due && drawn;
     bool fresh = beat && write_event(w, s, v);
@@ -302,6 +335,7 @@ static void begin_watching(struct srv_req *req, bool once)
     }
     uint64_t number = tr_engine_view(s->model->engine)->number;
     if (w->n++ == 0) {
+        w->model = s->model->number;
         w->seen = number; /* it may be old */
         uv_timer_start(&w->timer, on_tick, TICK_MS, TICK_MS);
     }

@@ -6,6 +6,7 @@
 #include "server/process.h"
 #include "server/server.h"
 #include "server/spans.h"
+#include "server/swap.h"
 
 struct page {
     struct tr_buf *out;
@@ -341,6 +342,14 @@ static void page(struct page *p, struct srv *s)
     value(p, "request_kept_limit_bytes", NULL, "gauge",
           "What calls may keep, and their answers as much again.",
           (double)s->options->request_memory);
+    head(p, "reloads_total", "counter", "Times that the checkpoint was loaded again.");
+    sample(p, "reloads_total", "result", "done", (double)m->reloads);
+    sample(p, "reloads_total", "result", "failed", (double)m->failed_reloads);
+    value(p, "reloading", NULL, "gauge", "Whether a checkpoint is loading.", srv_swap_busy(s));
+    value(p, "checkpoints_open", NULL, "gauge",
+          "Checkpoints in memory: the one that serves, and former ones that answers still need.",
+          s->n_models);
+    value(p, "requests_held", NULL, "gauge", "Requests that wait for a checkpoint.", s->n_held);
     value(p, "connection_limit", NULL, "gauge", "Connections that may be open.", s->max_conns);
     value(p, "log_lines_dropped_total", NULL, "counter", "Log lines that nobody was there to take.",
           (double)srv_log_dropped());

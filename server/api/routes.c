@@ -11,6 +11,7 @@
 #include "server/api/openapi.h"
 #include "server/api/page.h"
 #include "server/api/prometheus.h"
+#include "server/api/reload.h"
 #include "server/api/responses.h"
 #include "server/api/tokenize.h"
 #include "server/metrics.h"
@@ -26,7 +27,7 @@ const struct srv_route *const srv_routes[] = {
     &srv_openapi_route,     &srv_page_route,           &srv_page_file_route,
     &srv_engine_route,      &srv_engine_events_route,  &srv_usage_route,
     &srv_files_route,       &srv_file_route,           &srv_batches_route,
-    &srv_batch_route,
+    &srv_batch_route,       &srv_reload_route,
 };
 const int srv_n_routes = TR_ARRAY_LEN(srv_routes);
 _Static_assert(TR_ARRAY_LEN(srv_routes) <= SRV_MAX_ROUTES, "every route has its counters");

@@ -144,6 +144,7 @@ static struct srv_key *carry(struct srv_key *was, struct srv_key *now)
 {
     memcpy(was->name, now->name, sizeof was->name);
     was->across = now->across;
+    was->admin = now->admin;
     was->limits = now->limits;
     was->refs++;
     srv_key_unref(now);
@@ -184,6 +185,11 @@ static int fill(struct srv_keys *keys, const struct tr_options *o,
         struct srv_key *key = srv_keys_find(keys, o->priority_key.items[i]);
         if (key)
             key->across = true;
+    }
+    for (size_t i = 0; r == 0 && i < o->admin_key.n; i++) {
+        struct srv_key *key = srv_keys_find(keys, o->admin_key.items[i]);
+        if (key)
+            key->admin = true;
     }
     keys->open |= keys->n == 0;
     return r;
@@ -296,6 +302,10 @@ bool srv_key_admit(struct srv_req *req)
         return true;
     if (!(key->limits.routes >> req->route_index & 1)) {
         srv_refuse(req, SRV_PROBLEM_ENDPOINT, NULL, "this key may not use this endpoint");
+        return false;
+    }
+    if (req->route->flags & SRV_ROUTE_ADMIN && !key->admin) {
+        srv_refuse(req, SRV_PROBLEM_ENDPOINT, NULL, "this needs a key of admin_key");
         return false;
     }
     if (req->method != SRV_METHOD_POST)

@@ -48,6 +48,7 @@ struct srv_key {
     unsigned char sha[SRV_SHA_BYTES];
     char name[SRV_KEY_NAME + 1]; /* "" = none */
     bool across;                 /* one of priority_key */
+    bool admin;                  /* one of admin_key, or called so in the file */
     struct srv_limits limits;
     struct srv_bucket requests, tokens;
     int running;                /* requests that count against `concurrency` */

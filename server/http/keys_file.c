@@ -195,7 +195,8 @@ static int take_key(struct srv_keys *keys, const struct tr_json *v, const struct
                                         "concurrency",
                                         "max_priority",
                                         "endpoints",
-                                        "expires"};
+                                        "expires",
+                                        "admin"};
     int r = tr_json_expect(v, TR_JSON_OBJECT, err);
     struct srv_key *key = r == 0 ? srv_key_new() : NULL;
     if (!key)
@@ -207,6 +208,8 @@ static int take_key(struct srv_keys *keys, const struct tr_json *v, const struct
         r = take_secret(v, key->sha, err);
     if (r == 0)
         r = take_limits(v, from, &key->limits, err);
+    if (r == 0)
+        r = tr_json_opt_bool(v, "admin", &key->admin, err);
     if (r < 0) {
         srv_key_unref(key);
         return r;

@@ -5,6 +5,7 @@
 
 #include "config/hash.h"
 #include "server/http/head.h"
+#include "server/http/hold.h"
 #include "server/http/keys.h"
 #include "server/http/origin.h"
 #include "server/http/reply.h"
@@ -231,11 +232,19 @@ void srv_route_run(struct srv_req *req)
         srv_reply(req, 204, NULL);
         return;
     }
+    srv_route_answer(req);
+}
+
+void srv_route_answer(struct srv_req *req)
+{
     enum srv_state state = req->srv->state;
-    if (state == SRV_STATE_LOADING && !(r->flags & SRV_ROUTE_ALWAYS))
+    bool always = req->route->flags & SRV_ROUTE_ALWAYS;
+    if (state == SRV_STATE_LOADING && !always)
         srv_refuse(req, SRV_PROBLEM_LOADING, NULL, "the checkpoint is loading");
     else if (req->srv->closing || (state == SRV_STATE_DRAINING && req->method == SRV_METHOD_POST))
         srv_refuse(req, SRV_PROBLEM_DRAIN, NULL, "the daemon is shutting down");
+    else if (state == SRV_STATE_SWAPPING && !always)
+        srv_hold(req);
     else
         handler_of(req)(req);
 }

@@ -22,7 +22,8 @@ enum srv_route_flags {
     SRV_ROUTE_ALWAYS = 4,     /* answered while loading, too */
     SRV_ROUTE_STREAMS = 8,    /* the answer may be a stream of events */
     SRV_ROUTE_PROTECTED = 16, /* open unless protect_metrics is set */
-    SRV_ROUTE_OWN = 32        /* a key's own affairs: every key may, and it costs nothing */
+    SRV_ROUTE_OWN = 32,       /* a key's own affairs: every key may, and it costs nothing */
+    SRV_ROUTE_ADMIN = 64      /* only for keys of admin_key */
 };
 
 typedef void (*srv_handler)(struct srv_req *req);
@@ -55,5 +56,7 @@ bool srv_route_admit(struct srv_req *req, const struct srv_head *head,
 bool srv_route_admit_key(struct srv_req *req, const unsigned char *sha);
 /* Runs the handler of a request whose body is complete. */
 void srv_route_run(struct srv_req *req);
+/* The handler alone, once the daemon's state lets it run. */
+void srv_route_answer(struct srv_req *req);
 
 #endif

@@ -318,7 +318,7 @@ def test_models(demo):
     assert m["object"] == "list" and m["data"][0]["max_model_len"] == 4096 and m["data"][0]["object"] == "model"
     assert m["data"][0]["meta"]["n_vocab"] > 0 and m["data"][0]["meta"]["n_params"] > 3e6
     for path in ("/health", "/readyz", "/livez", "/ping"):
-        assert demo.get(path).json() == {"status": "ok"}
+        assert demo.get(path).json()["status"] == "ok"
     assert demo.get("/version").json()["version"]
 
 

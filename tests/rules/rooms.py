@@ -17,7 +17,7 @@ HOMES = {
 # What a room may include of the project beside itself, config/ and the low types of engine/. config <- engine <- server; in the engine everything stands on kernels, and only run/ sees all.
 LOW = r"config/|engine/(types|job|stats)\.h"
 FACE = r"engine/(engine|view)\.h|engine/grammar/(cache|grammar)\.h|engine/text/\w+\.h"
-TOP = r"server/(server|model|log|metrics|process|spans)\.h"
+TOP = r"server/(server|model|swap|log|metrics|process|spans)\.h"
 MAY_INCLUDE = {
     "config": r"config/",
     "engine": rf"{LOW}|engine/engine\.h",

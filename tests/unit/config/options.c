@@ -203,6 +203,9 @@ static void test_lists(void **state)
     assert_int_equal(o.api_key.n, 2);
     assert_string_equal(o.api_key.items[1], "p");
     tr_options_done(&o);
+    assert_int_equal(parse(&s, &o, "--admin-key p", "", NULL), 0);
+    assert_int_equal(o.api_key.n, 1);
+    tr_options_done(&o);
 }
 
 static void test_commands(void **state)

@@ -196,8 +196,8 @@ static void *run(void *arg)
 int tr_engine_open(struct tr_engine **ret, const struct tr_engine_options *options,
                    struct tr_err *err)
 {
-    if (options->on_checked)
-        options->on_checked(options->on_checked_arg);
+    if (options->on_checked && !options->on_checked(options->on_checked_arg, 0, UINT64_MAX))
+        return tr_err_set(err, TR_ECANCELED, NULL, "called off");
     if (options->progress)
         options->progress(options->progress_arg, 0, 1);
     usleep((useconds_t)mock.load_us);

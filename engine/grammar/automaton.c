@@ -167,10 +167,11 @@ static bool is_reached(const struct subsets *s, uint32_t state, uint32_t n)
  * again. */
 static uint32_t state_of(struct subsets *s, struct tr__dfa *d, uint32_t first)
 {
-    uint32_t n = s->n - first, *set = s->members + first, at, state;
+    uint32_t n = s->n - first, *set, at, state;
 
     if (n == 0 || !tr__spend(s->b, n))
         return 0;
+    set = s->members + first;
     for (at = hash_of(set, n) & (s->table_cap - 1); s->table[at];
          at = (at + 1) & (s->table_cap - 1)) {
         state = s->table[at];

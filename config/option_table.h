@@ -78,7 +78,7 @@
     X(SIZE, batch_quota, "none", "none", 1, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, 0,                   \
       "bytes that files may take together")                                                        \
     X(SIZE, max_file, "200MiB", NULL, 1024, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, TR_RELOAD,           \
-      "largest file at /v1/files")                                                                \
+      "largest file at /v1/files")                                                                 \
     X(SIZE, max_body, "32MiB", NULL, 1024, 1 << 30, TR_FOR_CALLS, TR_RELOAD,                       \
       "largest request body; beyond it 413")                                                       \
     X(SIZE, request_memory, "256MiB", NULL, 1 << 20, TR_OPTION_MAX_SIZE, TR_FOR_SERVE, TR_RELOAD,  \

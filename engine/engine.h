@@ -48,7 +48,7 @@ struct tr_engine_options {
     bool speculation;     /* n-gram drafts */
     bool poison_pages;    /* fill freed cache pages with NaN: tests show that nobody reads them */
     const char *snapshot_dir;
-    uint64_t snapshot_quota; /* bytes, 0 = no limit */
+    uint64_t snapshot_quota;  /* bytes, 0 = no limit */
     tr_checked_fn on_checked; /* NULL, or asked once, on the thread that opens */
     void *on_checked_arg;
     tr_progress_fn progress; /* may be NULL */

@@ -139,6 +139,7 @@ static int ask(const struct srv_batch *b, const struct srv_question *q, struct s
         memcpy(a->sha, b->sha, sizeof a->sha);
         tr_buf_add(&a->body, q->body.data, q->body.len);
         if (a->body.oom) {
+            tr_buf_done(&a->body);
             sleep_ms(RETRY_MS);
             continue;
         }
@@ -178,7 +179,7 @@ static void keep_answer(struct batch_run *r, size_t i, struct tr_buf *line,
 static void answer(struct batch_run *r, size_t i)
 {
     struct srv_question q;
-    struct srv_inquiry a;
+    struct srv_inquiry a = {0};
     struct tr_buf line = {0};
     struct tr_err err = {0};
     int e = srv_batch_input_read(r->b->in, i, &q, &err);
@@ -187,8 +188,8 @@ static void answer(struct batch_run *r, size_t i)
         if (e == 0) {
             write_line(&line, &r->b->in->lines[i], &q, &a);
             keep_answer(r, i, &line, &a);
-            tr_buf_done(&a.reply);
         }
+        tr_buf_done(&a.reply);
         srv_question_done(&q);
     }
     tr_buf_done(&line);

@@ -33,8 +33,10 @@
 enum {
     AT_ONCE_MS = 500,     /* after a second signal: the time an orderly end may take */
     LAST_WORDS_MS = 1000, /* when requests are cut: the time for saying so */
-    STOP_MS = 5000,       /* beyond draining: what the end takes at most */
-    WORK_MS = 2000,       /* the time in which workers have to see that they are called off */
+    SETTLE_MS = 20,       /* without a request, behind the last answer */
+    MAX_SETTLES = 25,
+    STOP_MS = 5000, /* beyond draining: what the end takes at most */
+    WORK_MS = 2000, /* the time in which workers have to see that they are called off */
     SEATS_SHARE = 4,
     MAX_WIDTH = 16,
     SPARE_FILES = 96 /* descriptors beside connections */
@@ -61,6 +63,28 @@ static bool is_busy(const struct srv *s)
         if (c->req && c->req->phase != SRV_PHASE_BODY)
             return true;
     return false;
+}
+
+static void on_settled(uv_timer_t *timer)
+{
+    struct srv *s = timer->data;
+    bool heard = s->next_id != s->settle_id || is_busy(s);
+    s->settle_id = s->next_id;
+    if (heard && ++s->n_settles < MAX_SETTLES)
+        uv_timer_start(timer, on_settled, SETTLE_MS, 0);
+    else
+        s->over = true;
+}
+
+/* Nothing runs any more. Who has connected or asked by now is still told to go elsewhere: a reset
+ * tells nothing, least of all a proxy. */
+static void settle(struct srv *s)
+{
+    if (s->settling)
+        return;
+    s->settling = true;
+    s->settle_id = s->next_id;
+    uv_timer_start(&s->drain, on_settled, SETTLE_MS, 0);
 }
 
 static void on_drain_end(uv_timer_t *timer)
@@ -426,16 +450,13 @@ static void close_all(struct srv *s)
         tr_options_done(&s->reloaded);
 }
 
-int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
-            struct srv_inbox *inbox)
+static struct daemon *new_daemon(const struct tr_options *options, struct srv_inbox *inbox)
 {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
-        return 1;
+        return NULL;
     struct srv *s = &d->srv;
     s->options = options;
-    s->routes = routes;
-    s->n_routes = n_routes;
     s->listen = &d->listen;
     s->outbox = &d->outbox;
     s->inbox = inbox ? inbox : &d->inbox;
@@ -448,37 +469,61 @@ int srv_run(const struct tr_options *options, const struct srv_route *const *rou
     tr_list_init(&s->works);
     tr_list_init(&s->models);
     tr_list_init(&s->held);
-    prepare_process();
-    s->max_conns = fit_connections(options->max_connections);
     if (getrandom(s->hash_key, sizeof s->hash_key, 0) != sizeof s->hash_key)
         s->hash_key[0] = (uint64_t)tr_clock_ns();
     srv_inbox_init(&d->inbox);
-    int r = srv_keys_read(&s->keys, options, routes, n_routes, NULL, &s->error);
+    return d;
+}
+
+/* What opens files, up to the confinement and what needs threads behind it. */
+static int open_all(struct srv *s)
+{
+    int r = srv_keys_read(&s->keys, s->options, s->routes, s->n_routes, NULL, &s->error);
     if (r == 0)
-        r = inbox ? 0 : srv_listen_bind(s->listen, options, &s->error);
+        r = s->fixed ? 0 : srv_listen_bind(s->listen, s->options, &s->error);
     if (r == 0)
-        r = srv_spans_open(&s->spans, options, &s->error);
+        r = srv_spans_open(&s->spans, s->options, &s->error);
     if (r == 0)
-        r = srv_confine_start(options, &s->error);
-    if (r == 0 && options->batch_dir)
-        r = srv_store_open(&s->store, options->batch_dir, options->batch_quota, &s->error);
+        r = srv_confine_start(s->options, &s->error);
+    if (r == 0 && s->options->batch_dir)
+        r = srv_store_open(&s->store, s->options->batch_dir, s->options->batch_quota, &s->error);
     if (r == 0 && s->spans)
         r = srv_spans_start(s->spans, &s->error);
+    return r;
+}
+
+static int turn(struct srv *s)
+{
+    if (uv_thread_create(&s->loader, load, s) < 0)
+        return tr_err_set(&s->error, TR_EINTERNAL, NULL, "cannot create a thread");
+    while (!s->over) {
+        uv_run(&s->loop, UV_RUN_ONCE);
+        if (s->state == SRV_STATE_DRAINING && !s->closing && !is_busy(s))
+            settle(s);
+    }
+    return s->result;
+}
+
+int srv_run(const struct tr_options *options, const struct srv_route *const *routes, int n_routes,
+            struct srv_inbox *inbox)
+{
+    struct daemon *d = new_daemon(options, inbox);
+    if (!d)
+        return 1;
+    struct srv *s = &d->srv;
+    s->routes = routes;
+    s->n_routes = n_routes;
+    prepare_process();
+    s->max_conns = fit_connections(options->max_connections);
+    int r = open_all(s);
     if (r < 0)
         srv_listen_stop(s->listen);
     srv_log_start(); /* threads begin after the confinement */
     bool looping = r == 0;
     if (r == 0)
         r = init_loop(s, &s->error);
-    if (r == 0 && uv_thread_create(&s->loader, load, s) < 0)
-        r = tr_err_set(&s->error, TR_EINTERNAL, NULL, "cannot create a thread");
-    if (r == 0) {
-        while (!s->over) {
-            uv_run(&s->loop, UV_RUN_ONCE);
-            s->over = s->over || (s->state == SRV_STATE_DRAINING && !is_busy(s));
-        }
-        r = s->result;
-    }
+    if (r == 0)
+        r = turn(s);
     if (looping)
         close_all(s);
     srv_spans_close(s->spans); /* requests have left */

@@ -55,7 +55,7 @@ struct srv {
     uv_timer_t mhd_timer;
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t watchdog;      /* the service manager's */
-    uv_timer_t drain;         /* drain_delay, then drain_timeout */
+    uv_timer_t drain;         /* drain_delay, drain_timeout, the last turns */
     uv_thread_t loader;       /* runs srv_model_open */
     struct srv_model *opened; /* the loader's, until it has ended */
     uv_async_t checked;       /* the checkpoint is good, its weights are being read */
@@ -63,6 +63,9 @@ struct srv {
     struct tr_err error;      /* why it cannot serve */
     int result;               /* of the load */
     bool closing;             /* connections go as soon as they can */
+    bool settling;            /* drained: only refuses what still comes, */
+    int n_settles;            /* for so long, */
+    uint64_t settle_id;       /* next_id at the last look */
     bool over;                /* the loop has to end */
 
     struct srv_model *model; /* a reference; NULL until loaded, and while swapping */

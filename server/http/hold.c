@@ -49,14 +49,9 @@ void srv_hold(struct srv_req *req)
     srv_later(req, &generator, h);
 }
 
-static struct held *first(const struct srv *s)
-{
-    return tr_list_empty(&s->held) ? NULL : TR_LIST_AT(struct held, s->held.next);
-}
-
 void srv_hold_release(struct srv *s)
 {
-    for (struct held *h; (h = first(s));) {
+    TR_LIST_EACH_SAFE(struct held, h, &s->held) {
         h->req->generator = NULL;
         srv_route_answer(h->req);
         let_go(h);
@@ -65,7 +60,7 @@ void srv_hold_release(struct srv *s)
 
 void srv_hold_refuse(struct srv *s)
 {
-    for (struct held *h; (h = first(s));) {
+    TR_LIST_EACH_SAFE(struct held, h, &s->held) {
         srv_refuse(h->req, SRV_PROBLEM_DRAIN, NULL, "the daemon is shutting down");
         let_go(h);
     }

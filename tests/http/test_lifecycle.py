@@ -496,6 +496,27 @@ def test_an_upload_under_way_at_the_end_hears_so(daemon):
     assert d.wait() == 0
 
 
+def test_who_has_asked_by_the_end_hears_so(daemon):
+    """Connections that nobody has accepted yet when the daemon is told to end."""
+    d = daemon()
+    d.signal(signal.SIGSTOP)
+    sockets = [d.socket() for _ in range(20)]
+    body = b'{"prompt": "Once", "max_tokens": 1}'
+    for s in sockets:
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body))
+        s.sendall(body)
+    d.signal(signal.SIGTERM)
+    d.signal(signal.SIGCONT)
+    for s in sockets:
+        with s, s.makefile("rb") as f:
+            status, headers, reply = harness.read_reply(f)
+            assert status in (200, 503)
+            if status == 503:
+                assert json.loads(reply)["error"]["code"] == "shutting_down" and headers["connection"] == "close"
+    assert d.wait() == 0
+
+
 def test_the_last_stream_ends_the_drain(daemon):
     """Its client keeps the connection: nobody else wakes the loop."""
     d = daemon()

@@ -308,6 +308,11 @@ static void test_refusals(void **state)
         if (strcmp(err.param, cases[i].param) != 0 || !strstr(err.msg, cases[i].message))
             fail_msg("case %zu: param \"%s\", message \"%s\"", i, err.param, err.msg);
     }
+}
+
+static void test_refusals_of_a_command(void **state)
+{
+    (void)state;
     struct sources s;
     struct tr_options o;
     struct tr_err err;
@@ -539,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals_of_a_command),
         cmocka_unit_test(test_help_names_every_option),
         cmocka_unit_test(test_printed_config_reads_back),
         cmocka_unit_test(test_secrets_are_not_printed),

@@ -251,6 +251,9 @@ uint64_t tr__json_hash(const struct tr_json *v); /* of equal values equal */
 /* Contents of a JSON string in its one canonical spelling. */
 void tr__json_spell(struct tr_buf *out, enum tr__spelling spelling, const char *text, size_t n);
 
+/* list ends with NULL. */
+bool tr__is_one_of(const char *key, const char *const *list);
+
 /* The language of a pattern's strings, as they are spelled. Errors name its site. */
 void tr__pattern_language(struct tr__schema *s, const struct tr__pattern *p, struct tr__dfa *ret);
 /* The pattern of a format that is enforced, NULL for others. */

@@ -1,16 +1,8 @@
 /* Equal leaves of a schema are one: long lists of properties mostly have a few kinds of values. */
-#include <string.h>
 
 #include "engine/grammar/schema_internal.h"
 
 enum { MAX_VALUES = 16 };
-
-static bool is_one_of(const char *key, const char *const *list)
-{
-    while (*list && strcmp(*list, key) != 0)
-        list++;
-    return *list != NULL;
-}
 
 static bool is_remark(const char *key)
 {
@@ -18,7 +10,7 @@ static bool is_remark(const char *key)
                                           "examples",  "deprecated",  "readOnly",
                                           "writeOnly", "$comment",    NULL};
 
-    return is_one_of(key, remarks);
+    return tr__is_one_of(key, remarks);
 }
 
 static bool is_scalar(const struct tr_json *v)
@@ -43,7 +35,7 @@ static bool is_plain(const struct tr_json *v)
                                        "format",
                                        NULL};
 
-    if (!is_one_of(v->key, keys))
+    if (!tr__is_one_of(v->key, keys))
         return false;
     if (tr_json_type(v) != TR_JSON_ARRAY)
         return is_scalar(v);

@@ -26,7 +26,7 @@ static void add_name(struct tr__schema *s, tr__site object, const char *key, boo
     s->named[s->n_named++] = (struct tr__named){name, object, anchor};
 }
 
-static bool is_one_of(const char *key, const char *const *list)
+bool tr__is_one_of(const char *key, const char *const *list)
 {
     while (*list && strcmp(*list, key) != 0)
         list++;
@@ -82,9 +82,9 @@ static void collect(struct tr__schema *s, tr__site site)
     add_name(s, site, "$anchor", true);
     add_name(s, site, "$dynamicAnchor", true);
     while (tr_json_next(site, &iter, &v)) {
-        if (is_one_of(v.key, maps))
+        if (tr__is_one_of(v.key, maps))
             collect_members(s, tr__keep(s, v));
-        else if (is_one_of(v.key, schemas))
+        else if (tr__is_one_of(v.key, schemas))
             collect(s, tr__keep(s, v));
     }
 }

@@ -321,13 +321,6 @@ static void split_depends(struct split *p, tr__site value, const char *key)
 
 /* ---- a schema that does not hold: one of its keywords does not ---- */
 
-static bool is_one_of(const char *key, const char *const *list)
-{
-    while (*list && strcmp(*list, key) != 0)
-        list++;
-    return *list != NULL;
-}
-
 /* Names and properties: an object lacks one of the names, or has a property that is not so. */
 static void split_neither_object(struct split *p, tr__site value, bool required)
 {
@@ -388,7 +381,7 @@ static void split_neither_key(struct split *p, tr__site schema, tr__site value)
                                         NULL};
     const char *key = value->key;
 
-    if (is_one_of(key, simple)) {
+    if (tr__is_one_of(key, simple)) {
         one(p, TR__TERM_UNLESS, value, key);
     } else if (strcmp(key, "$ref") == 0) {
         one(p, TR__TERM_NOT, tr__ref_target(p->s, schema), NULL);
@@ -403,7 +396,7 @@ static void split_neither_key(struct split *p, tr__site schema, tr__site value)
         end(p);
     } else if (strcmp(key, "required") == 0 || strcmp(key, "properties") == 0) {
         split_neither_object(p, value, key[0] == 'r');
-    } else if (is_one_of(key, never)) {
+    } else if (tr__is_one_of(key, never)) {
         tr__schema_fail(p->s, TR_EUNSUPPORTED, schema, key,
                         "the opposite of this keyword is not supported (not, oneOf, if)");
     }
